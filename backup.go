@@ -1,0 +1,193 @@
+// Package berth is the domain of Berth, a queue for Kubernetes backups: what a
+// backup is, which phases it goes through, which namespaces it claims and when
+// it may start. It decides on values and touches nothing: no database, no
+// network, no clock.
+package berth
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// DefaultCluster is the cluster of a request that names none.
+const DefaultCluster = "default"
+
+// DefaultMaxAttempts is how many leases of one backup may be lost before it fails.
+const DefaultMaxAttempts = 3
+
+// Backup is one backup as a reader sees it at one instant. Pointers are nil
+// where a field makes no sense in the backup's phase.
+type Backup struct {
+	ID      uuid.UUID
+	Name    string
+	Cluster string
+	Phase   Phase
+	// Reason is a word for what last happened to the backup, Message a sentence.
+	Reason, Message     string
+	Labels, Annotations map[string]string
+	Spec                Spec
+
+	CreatedAt   time.Time
+	EnqueuedAt  *time.Time
+	ReadyAt     *time.Time
+	StartedAt   *time.Time
+	CompletedAt *time.Time
+	ExpiresAt   *time.Time
+
+	// Queue is nil unless the backup waits.
+	Queue      *QueueEntry
+	Namespaces Namespaces
+	Progress   *Progress
+	// Attempt starts at 1 and rises when a lost lease is reaped.
+	Attempt, MaxAttempts int
+	Worker               string
+	Slot                 *int
+	Warnings, Errors     int
+	ValidationErrors     []string
+	FailureReason        string
+	// Version moves on every change of the phase; it orders what a reader saw.
+	Version int64
+}
+
+// Namespaces is what a backup claims, and, from its admission on, what it holds.
+type Namespaces struct {
+	// All is true for everything and for everything-but.
+	All bool
+	// Names are the namespaces claimed; empty where All is true.
+	Names []string
+	// Except are the holes in an everything-but.
+	Except []string
+	// Frozen are the namespaces that existed when the backup was admitted: its
+	// contents. Nil before that.
+	Frozen []string
+}
+
+// Progress is how far a running backup has come.
+type Progress struct {
+	ItemsBackedUp, TotalItems int
+	// Bytes are those of the items' JSON, before compression.
+	Bytes     int64
+	UpdatedAt time.Time
+}
+
+// QueueEntry is a waiting backup's place and what it waits for.
+type QueueEntry struct {
+	// Position counts from 1 in the cluster's order; it is computed, never stored.
+	Position int
+	// OverlappingAhead counts the active backups ahead that share a namespace.
+	OverlappingAhead int
+	BlockedBy        []Blocker
+}
+
+// Blocker is one thing in the way of a waiting backup.
+type Blocker struct {
+	Reason WaitReason
+	// Backup is the one in the way; nil where a setting is.
+	Backup *BackupRef
+	// Namespaces are those that both need, at most 100 of them.
+	Namespaces []string
+	// Setting names the setting in the way, such as "concurrentBackups=2"; else empty.
+	Setting string
+	// Since is when this came to be in the way; nil where nobody recorded it.
+	Since *time.Time
+}
+
+// BackupRef names a backup.
+type BackupRef struct {
+	ID   uuid.UUID
+	Name string
+}
+
+// Queue is one cluster's queue at one instant.
+type Queue struct {
+	Cluster           string
+	ConcurrentBackups int
+	Running           []Backup
+	// Waiting is in the order of the queue.
+	Waiting    []Backup
+	ComputedAt time.Time
+	// Version moves whenever an event of the cluster is written.
+	Version int64
+}
+
+// Request asks for a backup, as POST /backups does.
+type Request struct {
+	Cluster     string
+	Name        string
+	Labels      map[string]string
+	Annotations map[string]string
+	Spec        Spec
+}
+
+// Run is one admitted attempt: a worker's right to take the backup.
+type Run struct {
+	// Seq is the row's number in the database.
+	Seq     int64
+	ID      uuid.UUID
+	Cluster string
+	Name    string
+	Attempt int
+	// Fence is this attempt's number: every write names it, and a greater one
+	// elsewhere means that the right is lost.
+	Fence       int64
+	Slot        int
+	Labels      map[string]string
+	Annotations map[string]string
+	Spec        Spec
+	ReadyAt     time.Time
+	ExpiresAt   time.Time
+	Contents    Contents
+}
+
+// Contents are the namespaces of a run, frozen when it was admitted.
+type Contents struct {
+	// Names are the namespaces to back up.
+	Names []string
+	// Missing are literals of the spec that did not exist.
+	Missing []string
+	// Excluded are namespaces that the exclude label keeps out.
+	Excluded []string
+}
+
+// Outcome is how a run ended.
+type Outcome struct {
+	// Phase is a terminal one.
+	Phase            Phase
+	Reason, Message  string
+	Warnings, Errors int
+	ValidationErrors []string
+	// FailureReason is set for Failed only, as in Velero's status.
+	FailureReason string
+	Progress      Progress
+}
+
+// StorageLocation is where a cluster's backups go.
+type StorageLocation struct {
+	Cluster string
+	Name    string
+	// URL names the bucket, as gocloud.dev/blob reads it (file:///…, s3://…).
+	URL string
+	// Prefix is the folder inside the bucket, without slashes at its ends.
+	Prefix   string
+	ReadOnly bool
+}
+
+// ListOptions choose backups of a list, newest first.
+type ListOptions struct {
+	// Cluster limits the list to one cluster; empty means all.
+	Cluster string
+	// Phases limits the list to these; empty means all.
+	Phases []Phase
+	// Limit is the number of backups of a page, from 1 to 200.
+	Limit int
+	// After is the Next of the page before; empty for the first one.
+	After string
+}
+
+// List is one page of backups.
+type List struct {
+	Items []Backup
+	// Next is the After of the page that follows; empty on the last one.
+	Next string
+}

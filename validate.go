@@ -1,0 +1,217 @@
+package berth
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Validate lists everything that is wrong with a request as far as it can be
+// told without the cluster and without rows; nil if nothing is.
+func (r Request) Validate() []FieldError {
+	var problems []FieldError
+	refuse := func(pointer, code, format string, args ...any) {
+		problems = append(problems, FieldError{Pointer: pointer, Code: code, Detail: fmt.Sprintf(format, args...)})
+	}
+	if r.Name != "" {
+		for _, problem := range validation.IsDNS1123Subdomain(r.Name) {
+			refuse("/name", "invalid", "%s", problem)
+		}
+	}
+	if r.Cluster != "" {
+		for _, problem := range validation.IsDNS1123Label(r.Cluster) {
+			refuse("/cluster", "invalid", "%s", problem)
+		}
+	}
+	problems = append(problems, labelProblems("/labels", r.Labels)...)
+	problems = append(problems, annotationProblems("/annotations", r.Annotations)...)
+	for _, p := range r.Spec.Validate() {
+		p.Pointer = "/spec" + p.Pointer
+		problems = append(problems, p)
+	}
+	return problems
+}
+
+// Validate lists everything that is wrong with a spec as far as it can be told
+// without the cluster and without rows; nil if nothing is. Pointers are
+// relative to the spec.
+func (s Spec) Validate() []FieldError {
+	_, problems := ScopeOf(s.IncludedNamespaces, s.ExcludedNamespaces)
+	refuse := func(pointer, code, format string, args ...any) {
+		problems = append(problems, FieldError{Pointer: pointer, Code: code, Detail: fmt.Sprintf(format, args...)})
+	}
+	problems = append(problems, labelProblems("/metadata/labels", s.Metadata.Labels)...)
+
+	type list struct {
+		name    string
+		entries []string
+	}
+	oldStyle := []list{{"includedResources", s.IncludedResources}, {"excludedResources", s.ExcludedResources}}
+	newStyle := []list{
+		{"includedClusterScopedResources", s.IncludedClusterScopedResources},
+		{"excludedClusterScopedResources", s.ExcludedClusterScopedResources},
+		{"includedNamespaceScopedResources", s.IncludedNamespaceScopedResources},
+		{"excludedNamespaceScopedResources", s.ExcludedNamespaceScopedResources},
+	}
+	isSet := func(l list) bool { return len(l.entries) > 0 }
+	if slices.ContainsFunc(newStyle, isSet) {
+		for _, l := range slices.DeleteFunc(slices.Clone(oldStyle), func(l list) bool { return !isSet(l) }) {
+			refuse("/"+l.name, "conflict", "%s cannot stand beside the lists for cluster-scoped and namespace-scoped resources", l.name)
+		}
+		if s.IncludeClusterResources != nil {
+			refuse("/includeClusterResources", "conflict", "includeClusterResources cannot stand beside the lists for cluster-scoped and namespace-scoped resources")
+		}
+	}
+	for _, pair := range [][2]list{{oldStyle[0], oldStyle[1]}, {newStyle[0], newStyle[1]}, {newStyle[2], newStyle[3]}} {
+		include, exclude := pair[0], pair[1]
+		if i := slices.Index(include.entries, "*"); i >= 0 && len(include.entries) > 1 {
+			refuse(fmt.Sprintf("/%s/%d", include.name, i), "invalid", "* stands alone or not at all")
+		}
+		for i, entry := range exclude.entries {
+			switch {
+			case entry == "*" && (exclude.name == "excludedResources" || len(include.entries) > 0):
+				refuse(fmt.Sprintf("/%s/%d", exclude.name, i), "invalid", "* among the excludes leaves nothing")
+			case slices.Contains(include.entries, entry):
+				refuse(fmt.Sprintf("/%s/%d", exclude.name, i), "conflict", "%q is also among the includes", entry)
+			}
+		}
+		for _, l := range pair {
+			for i, entry := range l.entries {
+				if entry == "" {
+					refuse(fmt.Sprintf("/%s/%d", l.name, i), "invalid", "the name of a resource cannot be empty")
+				}
+			}
+		}
+	}
+
+	if s.LabelSelector != nil && len(s.OrLabelSelectors) > 0 {
+		refuse("/labelSelector", "conflict", "labelSelector and orLabelSelectors exclude each other")
+		refuse("/orLabelSelectors", "conflict", "labelSelector and orLabelSelectors exclude each other")
+	}
+	problems = append(problems, selectorProblems("/labelSelector", s.LabelSelector)...)
+	for i, selector := range s.OrLabelSelectors {
+		pointer := fmt.Sprintf("/orLabelSelectors/%d", i)
+		if selector == nil {
+			refuse(pointer, "invalid", "a selector cannot be null")
+			continue
+		}
+		problems = append(problems, selectorProblems(pointer, selector)...)
+	}
+
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{{"ttl", s.TTL.Duration}, {"csiSnapshotTimeout", s.CSISnapshotTimeout.Duration}, {"itemOperationTimeout", s.ItemOperationTimeout.Duration}} {
+		if d.value < 0 {
+			refuse("/"+d.name, "invalid", "%s cannot be negative", d.name)
+		}
+	}
+	return append(problems, s.unsupported()...)
+}
+
+// unsupported names the fields that ask for something that Berth does not do:
+// they are refused, never ignored. csiSnapshotTimeout and itemOperationTimeout
+// pass, since they only bound what does not happen.
+func (s Spec) unsupported() []FieldError {
+	isTrue := func(b *bool) bool { return b != nil && *b }
+	uploader := strings.TrimSpace(string(s.UploaderConfig))
+	var problems []FieldError
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{
+		{"snapshotVolumes", isTrue(s.SnapshotVolumes)},
+		{"volumeSnapshotLocations", len(s.VolumeSnapshotLocations) > 0},
+		{"volumeGroupSnapshotLabelKey", s.VolumeGroupSnapshotLabelKey != ""},
+		{"defaultVolumesToRestic", isTrue(s.DefaultVolumesToRestic)},
+		{"defaultVolumesToFsBackup", isTrue(s.DefaultVolumesToFsBackup)},
+		{"orderedResources", len(s.OrderedResources) > 0},
+		{"resourcePolicy", s.ResourcePolicy != nil},
+		{"snapshotMoveData", isTrue(s.SnapshotMoveData)},
+		{"datamover", s.DataMover != ""},
+		{"uploaderConfig", uploader != "" && uploader != "null" && uploader != "{}"},
+		{"hooks", len(s.Hooks.Resources) > 0},
+	} {
+		if f.set {
+			problems = append(problems, FieldError{Pointer: "/" + f.name, Code: "unsupported", Detail: "Berth does not act on " + f.name + " yet"})
+		}
+	}
+	return problems
+}
+
+func labelProblems(pointer string, labels map[string]string) []FieldError {
+	var problems []FieldError
+	for _, key := range sortedKeys(labels) {
+		for _, problem := range validation.IsQualifiedName(key) {
+			problems = append(problems, FieldError{Pointer: pointer + "/" + EscapePointer(key), Code: "invalid", Detail: "key: " + problem})
+		}
+		for _, problem := range validation.IsValidLabelValue(labels[key]) {
+			problems = append(problems, FieldError{Pointer: pointer + "/" + EscapePointer(key), Code: "invalid", Detail: "value: " + problem})
+		}
+	}
+	return problems
+}
+
+// maxAnnotationBytes is Kubernetes' limit on all annotations of one object.
+const maxAnnotationBytes = 256 << 10
+
+func annotationProblems(pointer string, annotations map[string]string) []FieldError {
+	var problems []FieldError
+	size := 0
+	for _, key := range sortedKeys(annotations) {
+		size += len(key) + len(annotations[key])
+		for _, problem := range validation.IsQualifiedName(strings.ToLower(key)) {
+			problems = append(problems, FieldError{Pointer: pointer + "/" + EscapePointer(key), Code: "invalid", Detail: "key: " + problem})
+		}
+		if strings.HasPrefix(key, AnnotationPrefix) {
+			problems = append(problems, FieldError{Pointer: pointer + "/" + EscapePointer(key), Code: "invalid", Detail: "key: " + AnnotationPrefix + " is reserved"})
+		}
+	}
+	if size > maxAnnotationBytes {
+		problems = append(problems, FieldError{Pointer: pointer, Code: "invalid", Detail: fmt.Sprintf("annotations take %d bytes, %d at most", size, maxAnnotationBytes)})
+	}
+	return problems
+}
+
+func selectorProblems(pointer string, selector *metav1.LabelSelector) []FieldError {
+	if selector == nil {
+		return nil
+	}
+	var problems []FieldError
+	for _, e := range metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, field.NewPath("")) {
+		problems = append(problems, FieldError{Pointer: pointer, Code: "invalid", Detail: e.Error()})
+	}
+	return problems
+}
+
+func sortedKeys(m map[string]string) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// EscapePointer writes a key as one segment of a JSON pointer (RFC 6901).
+func EscapePointer(key string) string {
+	return strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
+}
+
+// GenerateName makes a name for a backup whose request has none:
+// backup-<UTC yyyymmddhhmmss>-<5 letters of its id>.
+func GenerateName(now time.Time, id uuid.UUID) string {
+	const letters = "abcdefghijklmnopqrstuvwxyz"
+	suffix := make([]byte, 5)
+	for i := range suffix {
+		suffix[i] = letters[int(id[len(id)-1-i])%len(letters)]
+	}
+	return "backup-" + now.UTC().Format("20060102150405") + "-" + string(suffix)
+}
