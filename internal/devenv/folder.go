@@ -25,7 +25,7 @@ type folder struct {
 // removing theirs.
 func newFolder(name string, owner *account) (*folder, error) {
 	base := os.TempDir()
-	if owner != nil && !openToAll(base) {
+	if !owner.mayEnter(base) {
 		base = "/tmp"
 	}
 	removeAbandoned(base)
