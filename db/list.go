@@ -44,7 +44,7 @@ func (s *Store) Backups(ctx context.Context, o berth.ListOptions) (berth.List, e
 	if err != nil {
 		return berth.List{}, border(fmt.Errorf("list backups: %w", err))
 	}
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByNameLax[backupRow])
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[backupRow])
 	if err != nil {
 		return berth.List{}, border(fmt.Errorf("list backups: %w", err))
 	}

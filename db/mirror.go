@@ -51,7 +51,7 @@ func (s *Store) Mirrors(ctx context.Context, clusterName string, limit int) ([]b
 	if err != nil {
 		return nil, border(fmt.Errorf("read the mirror's outbox of cluster %s: %w", clusterName, err))
 	}
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByNameLax[mirrorRow])
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[mirrorRow])
 	if err != nil {
 		return nil, border(fmt.Errorf("read the mirror's outbox of cluster %s: %w", clusterName, err))
 	}

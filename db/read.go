@@ -17,6 +17,7 @@ import (
 type backupRow struct {
 	Seq               int64
 	ID                uuid.UUID
+	ClusterID         int32
 	Cluster           string
 	Name              string
 	Phase             string
@@ -26,6 +27,7 @@ type backupRow struct {
 	Annotations       map[string]string
 	Spec              json.RawMessage
 	Version           int64
+	OrderKey          time.Time
 	CreatedAt         time.Time
 	EnqueuedAt        *time.Time
 	ReadyAt           *time.Time
@@ -94,7 +96,7 @@ func (r backupRow) blocker() berth.Blocker {
 }
 
 func collectBackups(rows pgx.Rows) ([]berth.Backup, error) {
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByNameLax[backupRow])
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[backupRow])
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +119,7 @@ func (s *Store) backupWhere(ctx context.Context, condition string, args pgx.Name
 	if err != nil {
 		return berth.Backup{}, border(fmt.Errorf("read the backup: %w", err))
 	}
-	row, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByNameLax[backupRow])
+	row, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[backupRow])
 	if errors.Is(err, pgx.ErrNoRows) {
 		return berth.Backup{}, berth.Errorf(berth.CodeNotFound, "there is no such backup")
 	}

@@ -1,4 +1,6 @@
 DROP VIEW backup_rows;
+DROP FUNCTION overlapping_ahead(bigint);
+DROP FUNCTION queue_position(bigint);
 DROP FUNCTION shared_names(int, int8multirange, boolean, int8multirange, boolean);
 DROP FUNCTION claim_names(int8multirange);
 DROP FUNCTION overlapping_predecessor(int, bigint, timestamptz, boolean, int8multirange);

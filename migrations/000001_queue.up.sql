@@ -378,10 +378,28 @@ CREATE FUNCTION shared_names(of_cluster int, a int8multirange, a_wide boolean, b
     ELSE (claim_names(a * b))[1:100] END
 $$;
 
+-- A queued backup's place, from 1.
+CREATE FUNCTION queue_position(of_seq bigint) RETURNS bigint LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT count(*) FROM backups b
+      JOIN backups q ON q.cluster_id = b.cluster_id AND q.phase = 'Queued' AND (q.order_key, q.seq) <= (b.order_key, b.seq)
+     WHERE b.seq = of_seq
+$$;
+
+-- How many active backups ahead of a queued one overlap it.
+CREATE FUNCTION overlapping_ahead(of_seq bigint) RETURNS bigint LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT count(*) FROM backups b
+      JOIN backups q ON q.cluster_id = b.cluster_id AND q.claim && b.claim
+       AND (q.slot IS NOT NULL OR q.phase = 'Queued' AND (q.order_key, q.seq) < (b.order_key, b.seq))
+     WHERE b.seq = of_seq
+$$;
+
 -- Backups as readers see them, all but the place in the queue.
 CREATE VIEW backup_rows AS
-SELECT b.*,
-       c.name AS cluster,
+SELECT b.seq, b.id, b.cluster_id, c.name AS cluster, b.name, b.phase, b.reason, b.message,
+       b.labels, b.annotations, b.spec, b.version, b.order_key,
+       b.created_at, b.enqueued_at, b.ready_at, b.started_at, b.completed_at, b.expires_at,
+       b.wide, b.contents, b.attempt, b.max_attempts, b.slot, b.worker,
+       b.warnings, b.errors, b.validation_errors, b.failure_reason,
        CASE WHEN b.scope = 'some' AND b.resolved THEN claim_names(b.claim) ELSE '{}' END AS names,
        CASE WHEN b.scope = 'everything-but' AND b.resolved
             THEN claim_names(claim_everything(b.cluster_id) - b.claim) ELSE '{}' END AS except_names,

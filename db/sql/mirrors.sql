@@ -14,9 +14,7 @@ due AS (
     SELECT seq, through FROM behind
     UNION ALL SELECT seq, 0 FROM moved WHERE seq NOT IN (SELECT seq FROM behind))
 SELECT b.*, d.through, coalesce(m.object_uid, '') AS object_uid,
-       CASE WHEN b.phase = 'Queued' THEN (
-           SELECT count(*) FROM backups q WHERE q.cluster_id = b.cluster_id AND q.phase = 'Queued'
-              AND (q.order_key, q.seq) <= (b.order_key, b.seq)) ELSE 0 END AS position,
+       CASE WHEN b.phase = 'Queued' THEN queue_position(b.seq) ELSE 0 END AS position,
        0::bigint AS overlapping_ahead
   FROM due d JOIN backup_rows b USING (seq) LEFT JOIN mirrors m USING (seq)
  ORDER BY b.seq
