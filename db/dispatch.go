@@ -16,41 +16,25 @@ import (
 // hold the gate for longer than a person notices.
 const dispatchBudget = 256
 
-// Dispatch asks for work for one worker.
-type Dispatch struct {
-	Cluster string
-	Worker  string
-	// Want is how many backups the worker has room for. With 0 nothing is
-	// admitted, but waiting backups still learn what they wait for.
-	Want int
-	// LeaseTTL is how long the worker may be silent before another may take
-	// its backups.
-	LeaseTTL time.Duration
-}
-
-// Dispatched is what a dequeue did.
-type Dispatched struct {
-	Runs       []berth.Run
-	PassedOver []PassedOver
-}
-
-// PassedOver is a waiting backup that found something in its way.
-type PassedOver struct {
-	Name    string   `json:"name"`
-	Witness string   `json:"witness"`
-	Shared  []string `json:"shared"`
-}
-
 // Dispatch admits what may start, at most Want, and marks what may not with
 // the backup in its way. It goes on in further transactions while there is
 // something left to look at.
-func (s *Store) Dispatch(ctx context.Context, d Dispatch) (Dispatched, error) {
+func (s *Store) Dispatch(ctx context.Context, d berth.DispatchRequest) (berth.Dispatched, error) {
 	c, err := findCluster(ctx, s.pool, d.Cluster)
 	if err != nil {
-		return Dispatched{}, border(err)
+		return berth.Dispatched{}, border(err)
 	}
-	var total Dispatched
+	var total berth.Dispatched
 	for {
+		// Whoever enqueues or leaves after this look also wakes a dispatcher.
+		var any bool
+		err := s.pool.QueryRow(ctx, statement("any_candidate"), pgx.NamedArgs{"cluster_id": c.ID, "all": d.Want > 0}).Scan(&any)
+		if err != nil {
+			return total, border(fmt.Errorf("look into the queue of cluster %s: %w", d.Cluster, err))
+		}
+		if !any {
+			return total, nil
+		}
 		pass, err := s.dispatchOnce(ctx, c.ID, d)
 		if err != nil {
 			return total, fmt.Errorf("dequeue from cluster %s: %w", d.Cluster, err)
@@ -67,7 +51,7 @@ func (s *Store) Dispatch(ctx context.Context, d Dispatch) (Dispatched, error) {
 type dispatchPass struct {
 	LookedAt, Stale int
 	Admitted        []admitted
-	PassedOver      []PassedOver
+	PassedOver      []berth.PassedOver
 	runs            []berth.Run
 }
 
@@ -90,7 +74,7 @@ type admitted struct {
 	ContentsExcluded []string          `json:"contents_excluded"`
 }
 
-func (s *Store) dispatchOnce(ctx context.Context, clusterID int32, d Dispatch) (dispatchPass, error) {
+func (s *Store) dispatchOnce(ctx context.Context, clusterID int32, d berth.DispatchRequest) (dispatchPass, error) {
 	var pass dispatchPass
 	err := s.dequeue(ctx, clusterID, func(tx pgx.Tx) error {
 		pass = dispatchPass{}
@@ -116,7 +100,7 @@ func (s *Store) dispatchOnce(ctx context.Context, clusterID int32, d Dispatch) (
 	return pass, nil
 }
 
-func dispatchInto(ctx context.Context, tx pgx.Tx, clusterID int32, d Dispatch, pass *dispatchPass) error {
+func dispatchInto(ctx context.Context, tx pgx.Tx, clusterID int32, d berth.DispatchRequest, pass *dispatchPass) error {
 	var admitted, passedOver json.RawMessage
 	err := tx.QueryRow(ctx, statement("dispatch"), pgx.NamedArgs{
 		"cluster_id": clusterID, "budget": dispatchBudget, "want": d.Want, "worker": d.Worker, "lease_ttl": d.LeaseTTL,

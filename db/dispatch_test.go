@@ -8,7 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-backup/berth"
-	"github.com/berth-backup/berth/db"
 	"github.com/berth-backup/berth/db/dbtest"
 )
 
@@ -52,7 +51,7 @@ func enqueue(tb testing.TB, d *dbtest.Database, r berth.Request) berth.Backup {
 
 func dispatch(tb testing.TB, d *dbtest.Database, want int) []berth.Run {
 	tb.Helper()
-	done, err := d.Dispatch(context.Background(), db.Dispatch{Cluster: berth.DefaultCluster, Worker: "w", Want: want, LeaseTTL: time.Minute})
+	done, err := d.Dispatch(context.Background(), berth.DispatchRequest{Cluster: berth.DefaultCluster, Worker: "w", Want: want, LeaseTTL: time.Minute})
 	if err != nil {
 		tb.Fatalf("dispatch: %v", err)
 	}
