@@ -136,6 +136,7 @@ type Run struct {
 	Annotations map[string]string
 	Spec        Spec
 	CreatedAt   time.Time
+	EnqueuedAt  time.Time
 	ReadyAt     time.Time
 	ExpiresAt   time.Time
 	Contents    Contents

@@ -67,6 +67,7 @@ type admitted struct {
 	Annotations      map[string]string `json:"annotations"`
 	Spec             berth.Spec        `json:"spec"`
 	CreatedAt        time.Time         `json:"created_at"`
+	EnqueuedAt       time.Time         `json:"enqueued_at"`
 	ReadyAt          time.Time         `json:"ready_at"`
 	ExpiresAt        time.Time         `json:"expires_at"`
 	Contents         []string          `json:"contents"`
@@ -93,7 +94,7 @@ func (s *Store) dispatchOnce(ctx context.Context, clusterID int32, d berth.Dispa
 		pass.runs = append(pass.runs, berth.Run{
 			Seq: a.Seq, ID: a.ID, Cluster: d.Cluster, Name: a.Name, Attempt: a.Attempt, Fence: a.Fence, Slot: a.Slot,
 			Labels: a.Labels, Annotations: a.Annotations, Spec: a.Spec,
-			CreatedAt: a.CreatedAt, ReadyAt: a.ReadyAt, ExpiresAt: a.ExpiresAt,
+			CreatedAt: a.CreatedAt, EnqueuedAt: a.EnqueuedAt, ReadyAt: a.ReadyAt, ExpiresAt: a.ExpiresAt,
 			Contents: berth.Contents{Names: a.Contents, Missing: a.ContentsMissing, Excluded: a.ContentsExcluded},
 		})
 	}

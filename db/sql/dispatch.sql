@@ -55,7 +55,7 @@ admitted AS (
                                    AND (b.claim @> claim_key(b.cluster_id, n.id) OR b.spec -> 'includedNamespaces' ? n.name))
       FROM picked p JOIN free f USING (n), instant i
      WHERE b.seq = p.seq
-    RETURNING b.seq, b.id, b.cluster_id, b.name, b.attempt, b.fence, b.slot, b.labels, b.annotations, b.spec, b.created_at,
+    RETURNING b.seq, b.id, b.cluster_id, b.name, b.attempt, b.fence, b.slot, b.labels, b.annotations, b.spec, b.created_at, b.enqueued_at,
               b.ready_at, b.expires_at, b.contents, b.contents_missing, b.contents_excluded, b.worker, b.reason),
 held AS (
     UPDATE claims SET rank = 0 FROM admitted a WHERE claims.seq = a.seq),
