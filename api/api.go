@@ -1,0 +1,75 @@
+// Package api is Berth's HTTP room: the REST API of openapi.yaml on chi. It
+// reads requests, refuses bad ones with everything that is wrong with them,
+// asks its Store and writes answers and RFC 9457 problems. It knows nothing of
+// Postgres or Kubernetes.
+package api
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
+	"github.com/google/uuid"
+
+	"github.com/berth-backup/berth"
+)
+
+// Store is what the API asks. Its errors are *berth.Error where a client is to
+// be told something; any other error is answered as internal, its text hidden.
+// Every method may fail with berth.CodeNotReady while the database is away.
+type Store interface {
+	// Enqueue puts a valid request into its cluster's queue and gives the
+	// backup as it then is. It fails with berth.CodeNameTaken and the id of
+	// the backup that has the name, and with berth.CodeValidationFailed where
+	// a row is missing that the request names, such as its cluster.
+	Enqueue(ctx context.Context, request berth.Request) (berth.Backup, error)
+	// Backup gives one backup, or fails with berth.CodeNotFound.
+	Backup(ctx context.Context, id uuid.UUID) (berth.Backup, error)
+	// Backups gives one page. A cursor that it did not make is
+	// berth.CodeMalformedRequest for the parameter cursor.
+	Backups(ctx context.Context, options berth.ListOptions) (berth.List, error)
+	// Queue gives a cluster's queue, or fails with berth.CodeNotFound.
+	Queue(ctx context.Context, cluster string) (berth.Queue, error)
+	// Ready fails while the store cannot serve.
+	Ready(ctx context.Context) error
+}
+
+// Options are the settings of New; the zero value is useful.
+type Options struct {
+	// Logger gets the errors that clients are not told. Default slog.Default().
+	Logger *slog.Logger
+}
+
+// New makes the handler of the whole API.
+func New(store Store, options Options) http.Handler {
+	logger := options.Logger
+	if logger == nil {
+		logger = slog.Default()
+	}
+	edge := edge{logger: logger, contract: openAPI()}
+
+	router := chi.NewRouter()
+	router.Use(withRequestID, noStore, edge.recoverPanics, middleware.GetHead)
+	router.NotFound(edge.notFound)
+	router.MethodNotAllowed(edge.methodNotAllowed)
+	strict := NewStrictHandlerWithOptions(
+		server{store: store},
+		[]StrictMiddlewareFunc{refuseBadRequests},
+		StrictHTTPServerOptions{RequestErrorHandlerFunc: edge.undecodable, ResponseErrorHandlerFunc: edge.fail},
+	)
+	return HandlerWithOptions(strict, ChiServerOptions{
+		BaseRouter:       router,
+		Middlewares:      []MiddlewareFunc{edge.checkShape},
+		ErrorHandlerFunc: edge.badParameter,
+	})
+}
+
+// noStore keeps answers out of caches: each shows one instant.
+func noStore(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "no-store")
+		next.ServeHTTP(w, r)
+	})
+}

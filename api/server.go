@@ -1,0 +1,115 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/berth-backup/berth"
+)
+
+const (
+	defaultLimit = 50
+	maxLimit     = 200
+)
+
+// readyTimeout is how long the store may take to say that it is ready.
+const readyTimeout = 2 * time.Second
+
+// server answers the operations of the contract from its store.
+type server struct {
+	store Store
+}
+
+var _ StrictServerInterface = server{}
+
+func (s server) CreateBackup(ctx context.Context, request CreateBackupRequestObject) (CreateBackupResponseObject, error) {
+	backup, err := s.store.Enqueue(ctx, request.request())
+	if err != nil {
+		return nil, err
+	}
+	body := backupOf(backup)
+	return CreateBackup201JSONResponse{Body: body, Headers: CreateBackup201ResponseHeaders{Location: body.Links.Self}}, nil
+}
+
+// request is what is asked for, in the domain's words.
+func (o CreateBackupRequestObject) request() berth.Request {
+	request := berth.Request{Cluster: berth.DefaultCluster, Spec: o.Body.Spec}
+	if o.Body.Cluster != nil {
+		request.Cluster = *o.Body.Cluster
+	}
+	if o.Body.Name != nil {
+		request.Name = *o.Body.Name
+	}
+	if o.Body.Labels != nil {
+		request.Labels = *o.Body.Labels
+	}
+	if o.Body.Annotations != nil {
+		request.Annotations = *o.Body.Annotations
+	}
+	return request
+}
+
+// problems is what the domain finds wrong with the request.
+func (o CreateBackupRequestObject) problems() []berth.FieldError { return o.request().Validate() }
+
+func (s server) ListBackups(ctx context.Context, request ListBackupsRequestObject) (ListBackupsResponseObject, error) {
+	options := berth.ListOptions{Limit: defaultLimit}
+	if request.Params.Cluster != nil {
+		options.Cluster = *request.Params.Cluster
+	}
+	if request.Params.Phase != nil {
+		options.Phases = *request.Params.Phase
+	}
+	if request.Params.Limit != nil {
+		options.Limit = min(*request.Params.Limit, maxLimit)
+	}
+	if request.Params.Cursor != nil {
+		options.After = *request.Params.Cursor
+	}
+	list, err := s.store.Backups(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	return ListBackups200JSONResponse(listOf(list)), nil
+}
+
+func (s server) GetBackup(ctx context.Context, request GetBackupRequestObject) (GetBackupResponseObject, error) {
+	backup, err := s.store.Backup(ctx, request.ID)
+	if err != nil {
+		return nil, err
+	}
+	return GetBackup200JSONResponse(backupOf(backup)), nil
+}
+
+func (s server) GetQueue(ctx context.Context, request GetQueueRequestObject) (GetQueueResponseObject, error) {
+	cluster := berth.DefaultCluster
+	if request.Params.Cluster != nil && *request.Params.Cluster != "" {
+		cluster = *request.Params.Cluster
+	}
+	queue, err := s.store.Queue(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	return GetQueue200JSONResponse(queueOf(queue)), nil
+}
+
+func (s server) GetLivez(context.Context, GetLivezRequestObject) (GetLivezResponseObject, error) {
+	return GetLivez200JSONResponse{Status: HealthOK}, nil
+}
+
+func (s server) GetReadyz(ctx context.Context, _ GetReadyzRequestObject) (GetReadyzResponseObject, error) {
+	asked, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	if err := s.store.Ready(asked); err != nil {
+		return nil, fmt.Errorf("%w: %w", berth.Errorf(berth.CodeNotReady, "The database does not answer."), err)
+	}
+	return GetReadyz200JSONResponse{Status: HealthOK}, nil
+}
+
+func (s server) GetOpenAPI(context.Context, GetOpenAPIRequestObject) (GetOpenAPIResponseObject, error) {
+	return GetOpenAPI200ApplicationYamlResponse{
+		Body: bytes.NewReader(berth.OpenAPI), ContentLength: int64(len(berth.OpenAPI)),
+	}, nil
+}
