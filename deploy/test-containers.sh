@@ -129,7 +129,7 @@ run_demo() {
   BERTH_DEMO_URL=http://127.0.0.1:$BERTH_HTTP_PORT \
     BERTH_DEMO_KUBECONFIG=$state/kubeconfig-host \
     BERTH_DEMO_START_WORKER="$deploy/compose.sh --profile demo up --detach berth-worker" \
-    go run ./internal/demo -against compose
+    go run ./internal/devenv/demo -against compose
 }
 
 test_db() {
