@@ -34,7 +34,7 @@ func prepareCluster(ctx context.Context, cluster *rest.Config) error {
 		return fmt.Errorf("make a Kubernetes client: %w", err)
 	}
 	var definition unstructured.Unstructured
-	if err := yaml.Unmarshal(deploy.BackupCRD, &definition.Object); err != nil {
+	if err := yaml.Unmarshal(deploy.BackupDefinition, &definition.Object); err != nil {
 		return fmt.Errorf("read the definition of Backup objects: %w", err)
 	}
 	definitions := objects.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
