@@ -8,7 +8,7 @@ ENVIRONMENT := $(GO) run ./internal/devenv/run
 
 .PHONY: help
 help: ## show this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: ## run the five-backup example on a real Postgres and a real Kubernetes API
@@ -19,8 +19,8 @@ dev: ## keep Postgres, a Kubernetes API, berth server and berth worker running
 	$(GO) run ./internal/devenv/demo -dev
 
 .PHONY: test
-test: ## run all tests
-	$(ENVIRONMENT) -- $(GO) test -race -timeout 30m ./...
+test: ## run all tests; POSTGRES=15 … 18 names a version
+	$(ENVIRONMENT) $(if $(POSTGRES),-postgres $(POSTGRES)) -- $(GO) test -race -timeout 30m ./...
 
 .PHONY: test-db-18
 test-db-18: ## run the tests of the database on Postgres 18

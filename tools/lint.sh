@@ -3,7 +3,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-unformatted=$(gofmt -l $(git ls-files -co --exclude-standard -- '*.go' ':!:*.gen.go'))
+unformatted=$(git ls-files -co --exclude-standard -z -- '*.go' | xargs -0 gofmt -l)
 if [ -n "$unformatted" ]; then
 	echo "lint: run gofmt -w on:" >&2
 	echo "$unformatted" >&2

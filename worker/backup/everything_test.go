@@ -203,4 +203,3 @@ func versionOf(o map[string]any) any {
 	metadata, _ := o["metadata"].(map[string]any)
 	return metadata["resourceVersion"]
 }
-

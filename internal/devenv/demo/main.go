@@ -37,7 +37,7 @@ func run(ctx context.Context, dev bool, against string) (err error) {
 	case "":
 		s, err = startLocal(ctx)
 	case "compose":
-		s, err = fromCompose()
+		s, err = fromCompose(ctx)
 	default:
 		return fmt.Errorf("-against %q: only compose is known", against)
 	}

@@ -141,7 +141,7 @@ func build(ctx context.Context, into string) error {
 }
 
 // fromCompose finds the containers that docker-compose.yml brought up.
-func fromCompose() (*setup, error) {
+func fromCompose(ctx context.Context) (*setup, error) {
 	s := &setup{}
 	for name, into := range map[string]*string{
 		"BERTH_DEMO_URL": &s.url, "BERTH_DEMO_DATABASE_URL": &s.databaseURL,
@@ -168,7 +168,7 @@ func fromCompose() (*setup, error) {
 		}
 		return nil
 	}
-	return s, nil
+	return s, prepareCluster(ctx, s.cluster)
 }
 
 func freeAddress() (string, error) {
