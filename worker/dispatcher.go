@@ -21,6 +21,7 @@ type DispatchStore interface {
 // without one. Runs live under alive, which outlasts ctx. One dequeue at a time:
 // a second one would only wait for the first one's gate.
 func (w *Worker) dispatch(ctx, alive context.Context) {
+	w.config.Log.Info("waiting for the cluster's namespaces", "cluster", w.config.Cluster)
 	select {
 	case <-ctx.Done():
 		return

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/berth-backup/berth"
 	"github.com/berth-backup/berth/db"
+	"github.com/berth-backup/berth/objectstore"
 )
 
 // ensureLocation makes a cluster's default storage location where it has none.
@@ -15,6 +17,12 @@ func ensureLocation(ctx context.Context, store *db.Store, flags storageFlags, cl
 	if err != nil {
 		return err
 	}
+	if flags.storageURL != "" {
+		// Once it is stored, a mistake would be there to stay.
+		if err := checkLocation(ctx, wanted); err != nil {
+			return fmt.Errorf("--storage-url: %w", err)
+		}
+	}
 	stored, err := store.EnsureStorageLocation(ctx, wanted)
 	if err != nil {
 		return err
@@ -24,4 +32,13 @@ func ensureLocation(ctx context.Context, store *db.Store, flags storageFlags, cl
 			stored.Name, cluster, stored.URL, wanted.URL)
 	}
 	return nil
+}
+
+// checkLocation says whether a store can be opened there, which asks nobody.
+func checkLocation(ctx context.Context, l berth.StorageLocation) error {
+	store, err := objectstore.Open(ctx, l.URL, l.Prefix)
+	if err != nil {
+		return err
+	}
+	return store.Close()
 }

@@ -126,6 +126,7 @@ func work(ctx context.Context, f workerFlags) error {
 	loops.Go(func() { listen(alive, store, []string{db.ChannelQueue, db.ChannelMirror}, log, hint) })
 	loops.Go(func() { fanOut(alive, hint, w.Kick, wake) })
 	log.Info("working", "cluster", f.cluster, "worker", id)
+	defer context.AfterFunc(ctx, func() { log.Info("shutting down", "grace", f.shutdownGrace) })()
 	return w.Run(ctx)
 }
 
@@ -180,6 +181,8 @@ func kubernetesConfig(path string) (*rest.Config, error) {
 	case err != nil:
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
+	// The API server warns of deprecated kinds: a backup has them all the same.
+	config.WarningHandler = rest.NoWarnings{}
 	return config, nil
 }
 
