@@ -1,0 +1,81 @@
+package main
+
+import (
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// barrier stands before a server and lets every request through but those that
+// a test holds.
+type barrier struct {
+	server http.Handler
+	// shut cuts every connection instead of answering; cut counts those.
+	shut atomic.Bool
+	cut  atomic.Int64
+
+	mu   sync.Mutex
+	held []*held
+}
+
+// held is a request that waits at a barrier.
+type held struct {
+	t        *testing.T
+	matches  func(*http.Request) bool
+	reached  chan struct{}
+	released chan struct{}
+	once     sync.Once
+}
+
+// hold makes the next request that matches wait; those after it pass.
+func (b *barrier) hold(t *testing.T, matches func(*http.Request) bool) *held {
+	h := &held{t: t, matches: matches, reached: make(chan struct{}), released: make(chan struct{})}
+	b.mu.Lock()
+	b.held = append(b.held, h)
+	b.mu.Unlock()
+	t.Cleanup(h.release)
+	return h
+}
+
+// release lets the request go on.
+func (h *held) release() { h.once.Do(func() { close(h.released) }) }
+
+// await waits until the request has come.
+func (h *held) await() {
+	h.t.Helper()
+	select {
+	case <-h.reached:
+	case <-time.After(patience):
+		h.t.Fatal("the request to hold does not come")
+	}
+}
+
+func (b *barrier) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if b.shut.Load() {
+		b.cut.Add(1)
+		panic(http.ErrAbortHandler)
+	}
+	if h := b.take(r); h != nil {
+		close(h.reached)
+		select {
+		case <-h.released:
+		case <-r.Context().Done():
+			return
+		}
+	}
+	b.server.ServeHTTP(w, r)
+}
+
+func (b *barrier) take(r *http.Request) *held {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, h := range b.held {
+		if h.matches(r) {
+			b.held = append(b.held[:i:i], b.held[i+1:]...)
+			return h
+		}
+	}
+	return nil
+}
