@@ -124,7 +124,7 @@ func NewMirror(config *rest.Config, store MirrorStore, o MirrorOptions) (*Mirror
 	cluster := cmp.Or(o.Cluster, berth.DefaultCluster)
 	return &Mirror{
 		store:   store,
-		objects: newObjects(client, cmp.Or(o.Namespace, "velero"), cmp.Or(o.QPS, 50)),
+		objects: newObjects(client, cmp.Or(o.Namespace, "velero"), cmp.Or(o.QPS, 50), ttl/3),
 		cluster: cluster,
 		holder:  o.Holder,
 		ttl:     ttl,
@@ -221,20 +221,21 @@ func (m *Mirror) round(ctx context.Context) (more bool, err error) {
 	due := m.due(behind)
 	tries := make([]try, len(due))
 	var broken atomic.Int32
-	group, inRound := errgroup.WithContext(ctx)
+	var over atomic.Bool
+	var group errgroup.Group
 	group.SetLimit(mirrorParallel)
 	for i, mirror := range due {
 		group.Go(func() error {
-			if inRound.Err() != nil {
-				return inRound.Err()
+			if over.Load() {
+				return nil
 			}
-			err := m.one(inRound, mirror)
+			err := m.one(ctx, mirror)
 			switch {
 			case err == nil:
 				broken.Store(0)
-			case concernsAll(err), inRound.Err() != nil:
-				return err
-			case isServerError(err) && broken.Add(1) >= brokenServer:
+			case ctx.Err() != nil, concernsAll(err), isServerError(err) && broken.Add(1) >= brokenServer:
+				// What is under way is not broken off: it may have been written.
+				over.Store(true)
 				return err
 			}
 			tries[i] = try{ended: true, err: err}
