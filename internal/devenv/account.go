@@ -53,12 +53,20 @@ func (a *account) own(path string) error {
 	return os.Chown(path, a.uid, a.gid)
 }
 
-// openToAll tells whether every user may enter the folder: it and all above it
-// have the execute bit for others. Root's home is usually closed.
-func openToAll(dir string) bool {
+// mayEnter tells whether the account may enter the folder: of it and of all above
+// it, it is the owner, or others have the execute bit. Root's home is usually
+// closed to others. A nil account enters what this process enters.
+func (a *account) mayEnter(dir string) bool {
+	if a == nil {
+		return true
+	}
 	for {
 		info, err := os.Stat(dir)
-		if err != nil || info.Mode().Perm()&0o001 == 0 {
+		if err != nil {
+			return false
+		}
+		owned := info.Sys().(*syscall.Stat_t).Uid == uint32(a.uid)
+		if !owned && info.Mode().Perm()&0o001 == 0 {
 			return false
 		}
 		parent := filepath.Dir(dir)

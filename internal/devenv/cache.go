@@ -25,10 +25,15 @@ func cacheFolder() (string, error) {
 	return dir, nil
 }
 
-// sharedCacheFolder is cacheFolder for programs that root runs as another user.
-func sharedCacheFolder() (string, error) {
+// postgresCacheFolder is cacheFolder for binaries of Postgres, which root runs as
+// another user.
+func postgresCacheFolder() (string, error) {
+	owner, err := postgresAccount()
+	if err != nil {
+		return "", err
+	}
 	dir, err := cacheFolder()
-	if err != nil || os.Geteuid() != 0 || openToAll(dir) {
+	if err != nil || owner.mayEnter(dir) {
 		return dir, err
 	}
 	if err := os.MkdirAll(systemCache, 0o755); err != nil {

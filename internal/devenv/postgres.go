@@ -177,7 +177,7 @@ func postgresFolder(keep string, owner *account) (dir string, remove func() erro
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", nil, fmt.Errorf("make the folder of Postgres: %w", err)
 	}
-	if owner != nil && !openToAll(filepath.Dir(dir)) {
+	if !owner.mayEnter(filepath.Dir(dir)) {
 		return "", nil, fmt.Errorf("Postgres runs as the user %s, who may not enter %s", owner.name, filepath.Dir(dir))
 	}
 	if err := owner.own(dir); err != nil {

