@@ -164,8 +164,8 @@ func (m *Mirror) Run(ctx context.Context) error {
 	return nil
 }
 
-// turn leads, if it can, and then mirrors one page. more says that there was a
-// whole page of them.
+// turn leads, if it can, and then mirrors one page. more says that some of it
+// was done and that there is more to do.
 func (m *Mirror) turn(ctx context.Context) (more bool, err error) {
 	if err := m.lead(ctx); err != nil {
 		return false, err
@@ -177,7 +177,8 @@ func (m *Mirror) turn(ctx context.Context) (more bool, err error) {
 	trusted, cancel := context.WithDeadline(ctx, m.leadSent.Add(m.ttl*2/3))
 	defer cancel()
 	more, err = m.round(trusted)
-	if trusted.Err() != nil || errors.Is(err, errNoTimeLeft) {
+	if more && (trusted.Err() != nil || errors.Is(err, errNoTimeLeft)) {
+		// The page was too long for what was left of the lease, which is no failure.
 		m.leadSent = time.Time{}
 		return true, m.lead(ctx)
 	}
@@ -243,12 +244,14 @@ func (m *Mirror) round(ctx context.Context) (more bool, err error) {
 		})
 	}
 	err = group.Wait()
+	ended := 0
 	for i, try := range tries {
 		if try.ended {
 			m.note(due[i], try.err)
+			ended++
 		}
 	}
-	return !complete && len(due) > 0, err
+	return ended > 0 && (!complete || over.Load()), err
 }
 
 // one makes a backup's object equal to its row and says so to the store.

@@ -34,6 +34,8 @@ type mirrorRows struct {
 	leader   string
 	leaseEnd time.Time
 	err      error
+	// looks counts the calls of Mirrors.
+	looks int
 }
 
 type mirrorRow struct {
@@ -68,6 +70,7 @@ func (r *mirrorRows) Mirrors(_ context.Context, _ string, limit int) ([]berth.Mi
 	if r.err != nil {
 		return nil, r.err
 	}
+	r.looks++
 	var behind []berth.Mirror
 	for _, row := range r.rows {
 		if row.behind() && len(behind) < limit {
@@ -872,6 +875,20 @@ func TestMirrorBoundsItsWrites(t *testing.T) {
 	least := time.Duration(len(sent)-8) * time.Second / 20
 	if took := sent[len(sent)-1].Sub(sent[0]); len(sent) < 30 || took < least {
 		t.Errorf("%d writes took %s, want at least 30 and %s", len(sent), took, least)
+	}
+}
+
+func TestMirrorDoesNotSpinWhereAWriteTakesLongerThanItsLease(t *testing.T) {
+	t.Parallel()
+	h := newHarbour(t)
+	rows := &mirrorRows{}
+	first, second := rows.add("slow-1"), rows.add("slow-2")
+	start(t, h.mirror(h.config, rows, MirrorOptions{QPS: 0.5, TTL: time.Second}).Run)
+	eventually(t, func() error { return rows.mirrored(first.ID, second.ID) })
+	rows.mu.Lock()
+	defer rows.mu.Unlock()
+	if rows.looks > 300 {
+		t.Errorf("%d looks at the rows for two backups", rows.looks)
 	}
 }
 
