@@ -64,6 +64,8 @@ func NewCluster(config *rest.Config, options Options) (*Cluster, error) {
 	c.config.UserAgent = "berth"
 	// A list takes as long as it takes; its silences are bounded instead.
 	c.config.Timeout = 0
+	// The server's advice on deprecated versions is for whoever wrote them.
+	c.config.WarningHandler = rest.NoWarnings{}
 	// Objects are compressed once, on their way to the archive. Compressing
 	// them for the way here as well costs both ends more than it saves.
 	c.config.DisableCompression = true
