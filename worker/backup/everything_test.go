@@ -27,7 +27,8 @@ func TestEverythingIsInTheArchiveAsTheAPIServerReturnsIt(t *testing.T) {
 	group := suffix + ".example.com"
 	made := f.apply("crds.yaml", "", "GROUP", group)
 	made = append(made, f.apply("cluster.yaml", "", "GROUP", group, "SUFFIX", suffix, "IPADDRESS", randomIP(), "CSRREQUEST", certificateRequest(t))...)
-	made = append(made, f.apply("namespaced.yaml", namespace, "GROUP", group)...)
+	made = append(made, f.apply("namespaced.yaml", namespace)...)
+	made = append(made, f.apply("custom.yaml", namespace, "GROUP", group)...)
 
 	// Other tests make and remove objects meanwhile: what is there before and
 	// after must be in the archive. Namespaces of tests that have ended are gone,
