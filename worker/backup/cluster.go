@@ -45,10 +45,10 @@ func (o Options) withDefaults() (Options, error) {
 
 // Cluster reads one Kubernetes cluster. All runs of a process share it.
 type Cluster struct {
-	options Options
-	config  *rest.Config
-	http    *http.Client
-	rest    rest.Interface
+	options   Options
+	config    *rest.Config
+	transport http.RoundTripper
+	rest      rest.Interface
 }
 
 // NewCluster makes the access to the cluster that config names. It sends no
@@ -69,10 +69,10 @@ func NewCluster(config *rest.Config, options Options) (*Cluster, error) {
 	// Objects are compressed once, on their way to the archive. Compressing
 	// them for the way here as well costs both ends more than it saves.
 	c.config.DisableCompression = true
-	if c.http, err = rest.HTTPClientFor(c.config); err != nil {
+	if c.transport, err = rest.TransportFor(c.config); err != nil {
 		return nil, fmt.Errorf("access to the cluster: %w", err)
 	}
-	client, err := discovery.NewDiscoveryClientForConfigAndClient(c.config, c.http)
+	client, err := discovery.NewDiscoveryClientForConfigAndClient(c.config, &http.Client{Transport: c.transport})
 	if err != nil {
 		return nil, fmt.Errorf("access to the cluster: %w", err)
 	}

@@ -32,7 +32,7 @@ type found struct {
 func (c *Cluster) discover(ctx context.Context) (found, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.RequestTimeout)
 	defer cancel()
-	client, err := discovery.NewDiscoveryClientForConfigAndClient(c.config, &http.Client{Transport: bound{ctx, c.http.Transport}})
+	client, err := discovery.NewDiscoveryClientForConfigAndClient(c.config, &http.Client{Transport: bound{ctx, c.transport}})
 	if err != nil {
 		return found{}, fmt.Errorf("discover the cluster's resources: %w", err)
 	}
