@@ -2,15 +2,10 @@ package devenv
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"time"
 
@@ -25,8 +20,11 @@ func startAPIServer(ctx context.Context, path, etcd string, dir *folder, args []
 	if err := os.WriteFile(dir.join("tokens.csv"), []byte(token+",admin,admin,system:masters\n"), 0o600); err != nil {
 		return nil, nil, fmt.Errorf("write the token of kube-apiserver: %w", err)
 	}
-	if err := writeServiceAccountKey(dir.join("service-account.key")); err != nil {
+	if _, err := writeKey(dir.join("service-account.key")); err != nil {
 		return nil, nil, fmt.Errorf("write the service accounts' key: %w", err)
+	}
+	if err := writeCertificate(dir.join("tls.crt"), dir.join("tls.key")); err != nil {
+		return nil, nil, fmt.Errorf("write the certificate of kube-apiserver: %w", err)
 	}
 	var err error
 	for range startAttempts {
@@ -56,7 +54,8 @@ func runAPIServer(ctx context.Context, path, etcd, token string, dir *folder, ar
 			"--bind-address=127.0.0.1",
 			"--advertise-address=127.0.0.1",
 			"--secure-port=" + strconv.Itoa(port),
-			"--cert-dir=" + dir.join("certs"),
+			"--tls-cert-file=" + dir.join("tls.crt"),
+			"--tls-private-key-file=" + dir.join("tls.key"),
 			"--token-auth-file=" + dir.join("tokens.csv"),
 			"--authorization-mode=RBAC",
 			// No controller makes the accounts that it would ask for.
@@ -71,58 +70,38 @@ func runAPIServer(ctx context.Context, path, etcd, token string, dir *folder, ar
 			"--profiling=false",
 		}, args...),
 	}
+	k, err := writeKubeconfig(dir, port, token)
+	if err != nil {
+		return nil, nil, fmt.Errorf("write the kubeconfig: %w", err)
+	}
 	p, err := server.start(dir.join("kube-apiserver.log"))
 	if err != nil {
 		return nil, nil, err
 	}
-	var k *Kubernetes
-	probe := func(ctx context.Context) error {
-		if k == nil {
-			var err error
-			if k, err = writeKubeconfig(dir, port, token); err != nil {
-				return err
-			}
-		}
-		return k.ready(ctx)
-	}
-	if err := waitReady(ctx, p, 50*time.Millisecond, probe); err != nil {
+	if err := waitReady(ctx, p, 50*time.Millisecond, k.ready); err != nil {
 		return nil, nil, errors.Join(err, p.end())
 	}
 	return p, k, nil
 }
 
-// writeKubeconfig writes a kubeconfig that trusts the certificate the API server
-// made for itself, and nothing else. It is an error until the server has made it.
+// writeKubeconfig writes a kubeconfig that trusts the API server's certificate and
+// nothing else.
 func writeKubeconfig(dir *folder, port int, token string) (*Kubernetes, error) {
-	ca, err := os.ReadFile(filepath.Join(dir.join("certs"), "apiserver.crt"))
+	certificate, err := os.ReadFile(dir.join("tls.crt"))
 	if err != nil {
 		return nil, err
 	}
 	config := clientcmdapi.NewConfig()
 	config.Clusters["berth"] = &clientcmdapi.Cluster{
 		Server:                   fmt.Sprintf("https://127.0.0.1:%d", port),
-		CertificateAuthorityData: ca,
+		CertificateAuthorityData: certificate,
 	}
 	config.AuthInfos["admin"] = &clientcmdapi.AuthInfo{Token: token}
 	config.Contexts["berth"] = &clientcmdapi.Context{Cluster: "berth", AuthInfo: "admin"}
 	config.CurrentContext = "berth"
 	path := dir.join("kubeconfig")
 	if err := clientcmd.WriteToFile(*config, path); err != nil {
-		return nil, fmt.Errorf("write the kubeconfig: %w", err)
+		return nil, err
 	}
 	return readKubeconfig(path)
-}
-
-// writeServiceAccountKey writes a new private key, which also stands for its
-// public one.
-func writeServiceAccountKey(path string) error {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return err
-	}
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), 0o600)
 }

@@ -48,27 +48,3 @@ func TestCachedKeepsNothingHalfFilled(t *testing.T) {
 		t.Errorf("second try: %q, %v, or it has the first one's file", path, err)
 	}
 }
-
-func TestAbandonedFoldersAreRemovedAndHeldOnesKept(t *testing.T) {
-	t.Parallel()
-	base := t.TempDir()
-	abandoned, held := filepath.Join(base, folderPrefix+"abandoned"), filepath.Join(base, folderPrefix+"held")
-	for _, dir := range []string{abandoned, held} {
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		lock, err := lockFile(filepath.Join(dir, "lock"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if dir == abandoned {
-			lock.Close()
-		} else {
-			defer lock.Close()
-		}
-	}
-	removeAbandoned(base)
-	if isFolder(abandoned) || !isFolder(held) {
-		t.Errorf("abandoned is there: %t; held is there: %t", isFolder(abandoned), isFolder(held))
-	}
-}

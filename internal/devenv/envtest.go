@@ -76,3 +76,8 @@ func outputWithin(ctx context.Context, limit time.Duration, c command) ([]byte, 
 	defer cancel()
 	return c.output(ctx)
 }
+
+func olderThan(path string, age time.Duration) bool {
+	info, err := os.Stat(path)
+	return err == nil && time.Since(info.ModTime()) > age
+}

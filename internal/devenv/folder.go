@@ -1,11 +1,12 @@
 package devenv
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
-	"time"
 )
 
 // folderPrefix begins the name of every temporary folder of this package, so
@@ -29,20 +30,33 @@ func newFolder(name string, owner *account) (*folder, error) {
 		base = "/tmp"
 	}
 	removeAbandoned(base)
-	path, err := os.MkdirTemp(base, folderPrefix+name+"-")
+	f, err := lockedFolder(base, name)
 	if err != nil {
 		return nil, fmt.Errorf("make a temporary folder: %w", err)
 	}
-	f := &folder{path: path}
-	if f.lock, err = lockFile(filepath.Join(path, "lock")); err != nil {
-		_ = os.RemoveAll(path)
-		return nil, fmt.Errorf("make a temporary folder: %w", err)
-	}
-	if err := owner.own(path); err != nil {
-		f.remove()
-		return nil, fmt.Errorf("make a temporary folder: %w", err)
+	if err := owner.own(f.path); err != nil {
+		return nil, errors.Join(fmt.Errorf("make a temporary folder: %w", err), f.remove())
 	}
 	return f, nil
+}
+
+// lockedFolder makes a folder that is locked by the time it has the name that
+// removeAbandoned looks for.
+func lockedFolder(base, name string) (*folder, error) {
+	unlocked, err := os.MkdirTemp(base, "."+folderPrefix+name+"-")
+	if err != nil {
+		return nil, err
+	}
+	lock, err := lockFile(filepath.Join(unlocked, "lock"))
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(unlocked))
+	}
+	path := filepath.Join(base, strings.TrimPrefix(filepath.Base(unlocked), "."))
+	if err := os.Rename(unlocked, path); err != nil {
+		_ = lock.Close()
+		return nil, errors.Join(err, os.RemoveAll(unlocked))
+	}
+	return &folder{path: path, lock: lock}, nil
 }
 
 func (f *folder) join(name string) string { return filepath.Join(f.path, name) }
@@ -62,9 +76,6 @@ func removeAbandoned(base string) {
 	paths, _ := filepath.Glob(filepath.Join(base, folderPrefix+"*"))
 	for _, path := range paths {
 		lock, err := os.OpenFile(filepath.Join(path, "lock"), os.O_RDWR, 0)
-		if os.IsNotExist(err) && olderThan(path, time.Minute) {
-			_ = os.RemoveAll(path) // its process died before it made the lock
-		}
 		if err != nil {
 			continue
 		}
@@ -73,9 +84,4 @@ func removeAbandoned(base string) {
 		}
 		_ = lock.Close()
 	}
-}
-
-func olderThan(path string, age time.Duration) bool {
-	info, err := os.Stat(path)
-	return err == nil && time.Since(info.ModTime()) > age
 }

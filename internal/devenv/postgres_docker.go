@@ -2,6 +2,7 @@ package devenv
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -9,8 +10,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
-
-	"crypto/rand"
 )
 
 // postgresImage is what a Docker engine runs.

@@ -147,6 +147,7 @@ func TestWaitReadyTellsATakenPort(t *testing.T) {
 	}{
 		{`could not bind IPv4 address "127.0.0.1": Address already in use`, true},
 		{"listen tcp 127.0.0.1:1: bind: address already in use", true},
+		{"Bind for 127.0.0.1:1 failed: port is already allocated", true},
 		{"unrecognized configuration parameter", false},
 	} {
 		dir := t.TempDir()

@@ -29,7 +29,7 @@ func waitReady(ctx context.Context, p *process, every time.Duration, probe func(
 		select {
 		case <-p.done:
 			tail := p.logTail()
-			if strings.Contains(strings.ToLower(tail), "address already in use") {
+			if saysPortTaken(tail) {
 				return fmt.Errorf("start %s: %w", p.name, errPortTaken)
 			}
 			return fmt.Errorf("start %s: ended (%v)\n%s", p.name, p.cmd.ProcessState, tail)
@@ -38,4 +38,11 @@ func waitReady(ctx context.Context, p *process, every time.Duration, probe func(
 		case <-ticker.C:
 		}
 	}
+}
+
+// saysPortTaken tells whether a server's output has the system's words for a port
+// that is another's, or Docker's.
+func saysPortTaken(output string) bool {
+	output = strings.ToLower(output)
+	return strings.Contains(output, "address already in use") || strings.Contains(output, "port is already allocated")
 }

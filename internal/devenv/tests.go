@@ -54,6 +54,9 @@ func (s *shared[T]) stop() error {
 // TestKubernetes, and returns the exit code. It is all of a TestMain:
 //
 //	func TestMain(m *testing.M) { os.Exit(devenv.RunTests(m)) }
+//
+// Every server that was started holds a goroutine until then. A test that looks
+// for leaked ones asks for its servers first and ignores those there are.
 func RunTests(m *testing.M) int {
 	code := m.Run()
 	for _, stop := range []func() error{sharedKubernetes.stop, sharedPostgres.stop} {
@@ -81,7 +84,8 @@ func TestPostgres(tb testing.TB) *Postgres {
 
 // TestKubernetes returns the Kubernetes API that all tests of this process share,
 // and starts it for the first that asks. The test fails when there is none to be
-// had.
+// had. Where it has to be built from source, that may take longer than go test
+// lets a package run: the command in the folder run has no such limit.
 func TestKubernetes(tb testing.TB) *Kubernetes {
 	tb.Helper()
 	k, err := sharedKubernetes.get(func() (*Kubernetes, error) {
