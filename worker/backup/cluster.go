@@ -17,7 +17,8 @@ type Options struct {
 	// ConcurrentLists is how many lists one backup reads at a time. Default 4.
 	ConcurrentLists int
 	// RequestTimeout is how long the API server may send nothing before a
-	// request is given up. Default 60 s.
+	// run is given up. Default 90 s: what an API server itself waits for, it
+	// gives up after 60 s, and says so.
 	RequestTimeout time.Duration
 	// RetryWait is the pause before a failed page is asked for again; it
 	// doubles each time. Default 200 ms.
@@ -35,7 +36,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.ConcurrentLists = 4
 	}
 	if o.RequestTimeout == 0 {
-		o.RequestTimeout = time.Minute
+		o.RequestTimeout = 90 * time.Second
 	}
 	if o.RetryWait == 0 {
 		o.RetryWait = 200 * time.Millisecond

@@ -2,6 +2,7 @@ package backup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -67,7 +68,7 @@ func (c *collector) list(ctx context.Context, l *listing, work chan<- *batch) er
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case isUnreachable(err):
+	case errors.Is(err, errNoAnswer):
 		return fmt.Errorf("list %s: %w", l, err)
 	case err != nil && statusOf(err) == http.StatusNotFound && !c.cluster.serves(ctx, l.resource):
 		// Its objects went with it: nothing is missing.

@@ -139,17 +139,13 @@ func TestAKindThatCannotBeListedIsAnErrorLineAndTheRestGoesOn(t *testing.T) {
 		"broken off each time": func(next http.RoundTripper, request *http.Request) (*http.Response, error) {
 			return brokenOff(next, request)
 		},
-		"silent": func(_ http.RoundTripper, request *http.Request) (*http.Response, error) {
-			<-request.Context().Done()
-			return nil, context.Cause(request.Context())
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
 			namespace := f.namespace("faulty")
 			f.apply("namespaced.yaml", namespace)
-			f.through(backup.Options{RequestTimeout: requestTimeout(name)}, func(next http.RoundTripper, request *http.Request) (*http.Response, error) {
+			f.through(backup.Options{}, func(next http.RoundTripper, request *http.Request) (*http.Response, error) {
 				if lists(request, "secrets") {
 					return round(next, request)
 				}
@@ -174,14 +170,6 @@ func TestAKindThatCannotBeListedIsAnErrorLineAndTheRestGoesOn(t *testing.T) {
 			}
 		})
 	}
-}
-
-// requestTimeout is short where a request must run into it.
-func requestTimeout(name string) time.Duration {
-	if name == "silent" {
-		return 300 * time.Millisecond
-	}
-	return 0
 }
 
 // brokenOff lets half of an answer through.
@@ -291,6 +279,42 @@ func TestAnAPIServerThatIsAwayFailsTheAttemptNotTheBackup(t *testing.T) {
 			f.holdsNothingVisible()
 		})
 	}
+}
+
+func TestAnAPIServerThatFallsSilentFailsTheAttempt(t *testing.T) {
+	t.Parallel()
+	for name, silent := range map[string]func(http.RoundTripper, *http.Request) (*http.Response, error){
+		"before the answer": func(_ http.RoundTripper, request *http.Request) (*http.Response, error) {
+			<-request.Context().Done()
+			return nil, request.Context().Err()
+		},
+		"in its middle": func(_ http.RoundTripper, request *http.Request) (*http.Response, error) {
+			return answer(request, http.StatusOK, io.NopCloser(silentReader{request.Context()})), nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			f.through(backup.Options{RequestTimeout: time.Second}, func(next http.RoundTripper, request *http.Request) (*http.Response, error) {
+				if lists(request, "secrets") {
+					return silent(next, request)
+				}
+				return next.RoundTrip(request)
+			})
+			_, err := backup.Take(t.Context(), f.cluster, f.store, backup.Job{Run: run(f.namespace("silent"))})
+			if _, failed := errors.AsType[*backup.Failure](err); err == nil || failed || !strings.Contains(err.Error(), "silence for 1s") {
+				t.Errorf("the error is %v", err)
+			}
+			f.holdsNothingVisible()
+		})
+	}
+}
+
+type silentReader struct{ ctx context.Context }
+
+func (r silentReader) Read([]byte) (int, error) {
+	<-r.ctx.Done()
+	return 0, r.ctx.Err()
 }
 
 func TestAClusterThatRefusesDiscoveryFailsTheBackup(t *testing.T) {
