@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -134,5 +135,44 @@ func peak(b *testing.B) func() {
 		close(stop)
 		group.Wait()
 		b.ReportMetric(float64(highest)/1e6, "peak-MB")
+	}
+}
+
+// BenchmarkTakeSmall measures an unfiltered backup of a namespace of 20
+// ConfigMaps: mostly the lists of kinds of which it has none.
+func BenchmarkTakeSmall(b *testing.B) {
+	k := devenv.TestKubernetes(b)
+	namespace := devenv.TestNamespace(b, k, "small")
+	client, err := kubernetes.NewForConfig(k.Config)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i := range 20 {
+		configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("config-%02d", i)}}
+		if _, err := client.CoreV1().ConfigMaps(namespace).Create(b.Context(), configMap, metav1.CreateOptions{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	cluster, err := backup.NewCluster(k.Config, backup.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	store, err := objectstore.Open(b.Context(), "file://"+filepath.ToSlash(b.TempDir()), "")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for n := 0; b.Loop(); n++ {
+		r := run(namespace)
+		r.Name = fmt.Sprintf("small-%d", n)
+		taken, err := backup.Take(b.Context(), cluster, store, backup.Job{Run: r})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := taken.Publish(b.Context(), rowOf(r, taken.Outcome), "velero"); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := store.Close(); err != nil {
+		b.Error(err)
 	}
 }
