@@ -27,6 +27,9 @@ type edge struct {
 // fail answers with err.
 func (e edge) fail(w http.ResponseWriter, r *http.Request, err error) {
 	known, ok := errors.AsType[*berth.Error](err)
+	if ok {
+		_, ok = kinds[known.Code]
+	}
 	switch {
 	case r.Context().Err() != nil:
 		// The client is gone: nobody reads the answer, and nothing is broken.
