@@ -263,6 +263,7 @@ func TestBadPathsAndQueries(t *testing.T) {
 		{"DELETE", "/backups", 405, berth.CodeMethodNotAllowed, fields{}},
 		{"POST", "/backups/" + missingID, 405, berth.CodeMethodNotAllowed, fields{}},
 		{"POST", "/queue", 405, berth.CodeMethodNotAllowed, fields{}},
+		{"BREW", "/nothing", 404, berth.CodeNotFound, fields{}},
 		{"BREW", "/queue", 405, berth.CodeMethodNotAllowed, fields{}},
 	} {
 		answer, body := send(t, client, test.method, url+test.target, "")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http/httptest"
 	"reflect"
 	"slices"
 	"strings"
@@ -317,4 +318,32 @@ func FuzzParseJSON(f *testing.F) {
 			t.Fatalf("%q (-encoding/json +parseJSON):\n%s", body, diff)
 		}
 	})
+}
+
+func TestTheExampleOfAProblemIsWhatIsAnswered(t *testing.T) {
+	t.Parallel()
+	var example map[string]any
+	declared := document(t).Components.Responses.GetOrZero("ValidationFailed").Content.GetOrZero("application/problem+json")
+	if err := declared.Examples.GetOrZero("twoFields").Value.Decode(&example); err != nil {
+		t.Fatal(err)
+	}
+	want, err := json.Marshal(example)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := httptest.NewRequestWithContext(t.Context(), "POST", "/backups", strings.NewReader(`{"spec":{"includedNamespaces":["shop**"],"tll":"1h"}}`))
+	request.Header.Set("X-Request-Id", "deploy-4711")
+	answer := httptest.NewRecorder()
+	New(nil, Options{}).ServeHTTP(answer, request)
+	if got := answer.Body.String(); !sameJSON(t, got, string(want)) {
+		t.Errorf("answered:\n%s\nexample:\n%s", got, want)
+	}
+}
+
+func BenchmarkRefusingABadBody(b *testing.B) {
+	handler := New(nil, Options{})
+	for b.Loop() {
+		request := httptest.NewRequestWithContext(b.Context(), "POST", "/backups", strings.NewReader(`{"name":"A","spec":{"includedNamespaces":["shop**"],"tll":"1h"}}`))
+		handler.ServeHTTP(httptest.NewRecorder(), request)
+	}
 }
