@@ -135,6 +135,8 @@ type Run struct {
 	Labels      map[string]string
 	Annotations map[string]string
 	Spec        Spec
+	CreatedAt   time.Time
+	EnqueuedAt  time.Time
 	ReadyAt     time.Time
 	ExpiresAt   time.Time
 	Contents    Contents

@@ -1,0 +1,140 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/berth-backup/berth"
+)
+
+// querier is a transaction or the pool.
+type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+func findCluster(ctx context.Context, q querier, name string) (cluster, error) {
+	rows, err := q.Query(ctx, statement("cluster"), pgx.NamedArgs{"name": name})
+	if err != nil {
+		return cluster{}, fmt.Errorf("find cluster %s: %w", name, err)
+	}
+	c, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[cluster])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return cluster{}, unknownCluster(name)
+	}
+	if err != nil {
+		return cluster{}, fmt.Errorf("find cluster %s: %w", name, err)
+	}
+	return c, nil
+}
+
+// AddCluster adds a cluster with the default limits; one that exists is left
+// as it is.
+func (s *Store) AddCluster(ctx context.Context, name string) error {
+	return s.ungated(ctx, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, statement("add_cluster"), pgx.NamedArgs{"name": name}); err != nil {
+			return fmt.Errorf("add cluster %s: %w", name, err)
+		}
+		return nil
+	})
+}
+
+// SetConcurrentBackups changes how many backups of a cluster may run at once.
+// Lowering it stops none and admits none above the new limit.
+func (s *Store) SetConcurrentBackups(ctx context.Context, clusterName string, limit int) error {
+	c, err := findCluster(ctx, s.pool, clusterName)
+	if err != nil {
+		return border(err)
+	}
+	return s.gated(ctx, c.ID, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, statement("set_limit"), pgx.NamedArgs{"cluster_id": c.ID, "limit": limit}); err != nil {
+			return fmt.Errorf("set the limit of cluster %s to %d: %w", clusterName, limit, err)
+		}
+		return nil
+	})
+}
+
+// ConcurrentBackups is how many backups of a cluster may run at once.
+func (s *Store) ConcurrentBackups(ctx context.Context, clusterName string) (int, error) {
+	c, err := findCluster(ctx, s.pool, clusterName)
+	return c.ConcurrentBackups, border(err)
+}
+
+// SetStorageLocation makes or changes a storage location of a cluster.
+func (s *Store) SetStorageLocation(ctx context.Context, location berth.StorageLocation) error {
+	c, err := findCluster(ctx, s.pool, location.Cluster)
+	if err != nil {
+		return border(err)
+	}
+	return s.ungated(ctx, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, statement("set_location"), pgx.NamedArgs{
+			"cluster_id": c.ID, "name": location.Name, "url": location.URL, "prefix": location.Prefix,
+		})
+		if err != nil {
+			return fmt.Errorf("set storage location %s of cluster %s: %w", location.Name, location.Cluster, err)
+		}
+		return nil
+	})
+}
+
+// EnsureStorageLocation makes a storage location where the cluster has none of
+// that name, and gives back the one that it has.
+func (s *Store) EnsureStorageLocation(ctx context.Context, location berth.StorageLocation) (berth.StorageLocation, error) {
+	c, err := findCluster(ctx, s.pool, location.Cluster)
+	if err != nil {
+		return berth.StorageLocation{}, border(err)
+	}
+	stored := berth.StorageLocation{}
+	err = s.ungated(ctx, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, statement("ensure_location"), pgx.NamedArgs{
+			"cluster_id": c.ID, "name": location.Name, "url": location.URL, "prefix": location.Prefix,
+		})
+		if err != nil {
+			return fmt.Errorf("make storage location %s of cluster %s: %w", location.Name, location.Cluster, err)
+		}
+		stored, err = findLocation(ctx, tx, c.ID, location.Name)
+		return err
+	})
+	stored.Cluster = location.Cluster
+	return stored, err
+}
+
+// StorageLocation finds a storage location; CodeNotFound if there is none.
+func (s *Store) StorageLocation(ctx context.Context, clusterName, name string) (berth.StorageLocation, error) {
+	c, err := findCluster(ctx, s.pool, clusterName)
+	if err != nil {
+		return berth.StorageLocation{}, border(err)
+	}
+	location, err := findLocation(ctx, s.pool, c.ID, name)
+	location.Cluster = clusterName
+	return location, border(err)
+}
+
+func findLocation(ctx context.Context, q querier, clusterID int32, name string) (berth.StorageLocation, error) {
+	var l berth.StorageLocation
+	err := q.QueryRow(ctx, statement("location"), pgx.NamedArgs{"cluster_id": clusterID, "name": name}).
+		Scan(&l.Name, &l.URL, &l.Prefix, &l.ReadOnly)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return l, berth.Errorf(berth.CodeNotFound, "there is no storage location %q", name)
+	}
+	if err != nil {
+		return l, fmt.Errorf("find storage location %s: %w", name, err)
+	}
+	return l, nil
+}
+
+// Clusters lists the names of all clusters.
+func (s *Store) Clusters(ctx context.Context) ([]string, error) {
+	rows, err := s.pool.Query(ctx, statement("clusters"))
+	if err != nil {
+		return nil, border(fmt.Errorf("list clusters: %w", err))
+	}
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, border(fmt.Errorf("list clusters: %w", err))
+	}
+	return names, nil
+}

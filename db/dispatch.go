@@ -1,0 +1,168 @@
+package db
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/berth-backup/berth"
+)
+
+// dispatchBudget is how many candidates one transaction looks at: more would
+// hold the gate for longer than a person notices.
+const dispatchBudget = 256
+
+// Dispatch admits what may start, at most Want, and marks what may not with
+// the backup in its way. It goes on in further transactions while there is
+// something left to look at.
+func (s *Store) Dispatch(ctx context.Context, d berth.DispatchRequest) (berth.Dispatched, error) {
+	c, err := findCluster(ctx, s.pool, d.Cluster)
+	if err != nil {
+		return berth.Dispatched{}, border(err)
+	}
+	var total berth.Dispatched
+	for {
+		// Whoever enqueues or leaves after this look also wakes a dispatcher.
+		var any bool
+		err := s.pool.QueryRow(ctx, statement("any_candidate"), pgx.NamedArgs{"cluster_id": c.ID, "all": d.Want > 0}).Scan(&any)
+		if err != nil {
+			return total, border(fmt.Errorf("look into the queue of cluster %s: %w", d.Cluster, err))
+		}
+		if !any {
+			return total, nil
+		}
+		pass, err := s.dispatchOnce(ctx, c.ID, d)
+		if err != nil {
+			return total, fmt.Errorf("dequeue from cluster %s: %w", d.Cluster, err)
+		}
+		total.Runs = append(total.Runs, pass.runs...)
+		total.PassedOver = append(total.PassedOver, pass.PassedOver...)
+		d.Want -= len(pass.runs)
+		if pass.LookedAt < dispatchBudget && pass.Stale == 0 {
+			return total, nil
+		}
+	}
+}
+
+type dispatchPass struct {
+	LookedAt, Stale int
+	Admitted        []admitted
+	PassedOver      []berth.PassedOver
+	runs            []berth.Run
+}
+
+// admitted is a run as dispatch.sql gives it back.
+type admitted struct {
+	Seq              int64             `json:"seq"`
+	ID               uuid.UUID         `json:"id"`
+	Name             string            `json:"name"`
+	Attempt          int               `json:"attempt"`
+	Fence            int64             `json:"fence"`
+	Slot             int               `json:"slot"`
+	Labels           map[string]string `json:"labels"`
+	Annotations      map[string]string `json:"annotations"`
+	Spec             berth.Spec        `json:"spec"`
+	CreatedAt        time.Time         `json:"created_at"`
+	EnqueuedAt       time.Time         `json:"enqueued_at"`
+	ReadyAt          time.Time         `json:"ready_at"`
+	ExpiresAt        time.Time         `json:"expires_at"`
+	Contents         []string          `json:"contents"`
+	ContentsMissing  []string          `json:"contents_missing"`
+	ContentsExcluded []string          `json:"contents_excluded"`
+}
+
+func (s *Store) dispatchOnce(ctx context.Context, clusterID int32, d berth.DispatchRequest) (dispatchPass, error) {
+	var pass dispatchPass
+	err := s.dequeue(ctx, clusterID, func(tx pgx.Tx) error {
+		pass = dispatchPass{}
+		if err := dispatchInto(ctx, tx, clusterID, d, &pass); err != nil {
+			return err
+		}
+		if pass.Stale == 0 {
+			return nil
+		}
+		return refreshStale(ctx, tx, d.Cluster, clusterID)
+	})
+	if err != nil {
+		return dispatchPass{}, err
+	}
+	for _, a := range pass.Admitted {
+		pass.runs = append(pass.runs, berth.Run{
+			Seq: a.Seq, ID: a.ID, Cluster: d.Cluster, Name: a.Name, Attempt: a.Attempt, Fence: a.Fence, Slot: a.Slot,
+			Labels: a.Labels, Annotations: a.Annotations, Spec: a.Spec,
+			CreatedAt: a.CreatedAt, EnqueuedAt: a.EnqueuedAt, ReadyAt: a.ReadyAt, ExpiresAt: a.ExpiresAt,
+			Contents: berth.Contents{Names: a.Contents, Missing: a.ContentsMissing, Excluded: a.ContentsExcluded},
+		})
+	}
+	return pass, nil
+}
+
+func dispatchInto(ctx context.Context, tx pgx.Tx, clusterID int32, d berth.DispatchRequest, pass *dispatchPass) error {
+	var admitted, passedOver json.RawMessage
+	err := tx.QueryRow(ctx, statement("dispatch"), pgx.NamedArgs{
+		"cluster_id": clusterID, "budget": dispatchBudget, "want": d.Want, "worker": d.Worker, "lease_ttl": d.LeaseTTL,
+	}).Scan(&pass.LookedAt, &pass.Stale, &admitted, &passedOver)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(admitted, &pass.Admitted); err != nil {
+		return fmt.Errorf("read the admitted backups: %w", err)
+	}
+	if err := json.Unmarshal(passedOver, &pass.PassedOver); err != nil {
+		return fmt.Errorf("read the backups passed over: %w", err)
+	}
+	return nil
+}
+
+// refreshStale resolves candidates again whose claim is older than the
+// inventory; the next pass looks at them.
+func refreshStale(ctx context.Context, tx pgx.Tx, clusterName string, clusterID int32) error {
+	c, err := findCluster(ctx, tx, clusterName)
+	if err != nil {
+		return err
+	}
+	rows, err := tx.Query(ctx, statement("stale_candidates"), pgx.NamedArgs{"cluster_id": clusterID, "budget": dispatchBudget})
+	if err != nil {
+		return fmt.Errorf("find stale claims: %w", err)
+	}
+	stale, err := pgx.CollectRows(rows, pgx.RowToStructByName[queuedSpec])
+	if err != nil {
+		return fmt.Errorf("find stale claims: %w", err)
+	}
+	return reclaim(ctx, tx, c, stale)
+}
+
+// ReleaseStaleWatchers looks again at backups that wait for one that is gone,
+// in transactions of 256 each, and says how many there were.
+func (s *Store) ReleaseStaleWatchers(ctx context.Context, clusterName string) (int, error) {
+	c, err := findCluster(ctx, s.pool, clusterName)
+	if err != nil {
+		return 0, border(err)
+	}
+	return s.releaseStaleWatchers(ctx, c.ID)
+}
+
+func (s *Store) releaseStaleWatchers(ctx context.Context, clusterID int32) (int, error) {
+	total := 0
+	for {
+		var any bool
+		if err := s.pool.QueryRow(ctx, statement("stale_watchers"), pgx.NamedArgs{"cluster_id": clusterID}).Scan(&any); err != nil {
+			return total, border(fmt.Errorf("look for stale watchers: %w", err))
+		}
+		if !any {
+			return total, nil
+		}
+		var released int
+		err := s.gated(ctx, clusterID, func(tx pgx.Tx) error {
+			return tx.QueryRow(ctx, statement("release_watchers"), pgx.NamedArgs{"cluster_id": clusterID}).Scan(&released)
+		})
+		if err != nil {
+			return total, fmt.Errorf("release watchers: %w", err)
+		}
+		total += released
+	}
+}

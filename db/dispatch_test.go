@@ -1,0 +1,151 @@
+package db_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-backup/berth"
+	"github.com/berth-backup/berth/db/dbtest"
+)
+
+// queue is a database with a cluster that has a location, a worker and a
+// complete inventory of the namespaces named.
+func newQueue(tb testing.TB, limit int, namespaces ...string) *dbtest.Database {
+	tb.Helper()
+	d := dbtest.New(tb)
+	ctx := context.Background()
+	if err := d.SetStorageLocation(ctx, berth.StorageLocation{Cluster: berth.DefaultCluster, Name: berth.DefaultStorageLocation, URL: "file:///data"}); err != nil {
+		tb.Fatal(err)
+	}
+	if err := d.SetConcurrentBackups(ctx, berth.DefaultCluster, limit); err != nil {
+		tb.Fatal(err)
+	}
+	if _, err := d.Renew(ctx, berth.DefaultCluster, "w", time.Hour, nil); err != nil {
+		tb.Fatal(err)
+	}
+	inventory := make([]berth.Namespace, len(namespaces))
+	for i, name := range namespaces {
+		inventory[i] = berth.Namespace{Name: name, Exists: true}
+	}
+	if err := d.SyncNamespaces(ctx, berth.DefaultCluster, inventory); err != nil {
+		tb.Fatal(err)
+	}
+	return d
+}
+
+func request(name string, includes ...string) berth.Request {
+	return berth.Request{Name: name, Spec: berth.Spec{IncludedNamespaces: includes}}
+}
+
+func enqueue(tb testing.TB, d *dbtest.Database, r berth.Request) berth.Backup {
+	tb.Helper()
+	b, err := d.Enqueue(context.Background(), r)
+	if err != nil {
+		tb.Fatalf("enqueue %s: %v", r.Name, err)
+	}
+	return b
+}
+
+func dispatch(tb testing.TB, d *dbtest.Database, want int) []berth.Run {
+	tb.Helper()
+	done, err := d.Dispatch(context.Background(), berth.DispatchRequest{Cluster: berth.DefaultCluster, Worker: "w", Want: want, LeaseTTL: time.Minute})
+	if err != nil {
+		tb.Fatalf("dispatch: %v", err)
+	}
+	return done.Runs
+}
+
+func finish(tb testing.TB, d *dbtest.Database, run berth.Run) {
+	tb.Helper()
+	ctx := context.Background()
+	for _, err := range []error{
+		d.Start(ctx, run),
+		d.Finalize(ctx, run, berth.Outcome{}),
+		d.Finish(ctx, run, berth.Outcome{Phase: berth.PhaseCompleted, Reason: "Completed"}),
+	} {
+		if err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
+func names(runs []berth.Run) []string {
+	var names []string
+	for _, run := range runs {
+		names = append(names, run.Name)
+	}
+	return names
+}
+
+// waits reads what each waiting backup waits for: reason and the blocker's name.
+func waits(tb testing.TB, d *dbtest.Database) map[string]string {
+	tb.Helper()
+	q, err := d.Queue(context.Background(), berth.DefaultCluster)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	found := map[string]string{}
+	for i, b := range q.Waiting {
+		if b.Queue.Position != i+1 {
+			tb.Errorf("%s has position %d, want %d", b.Name, b.Queue.Position, i+1)
+		}
+		blocker := b.Queue.BlockedBy[0]
+		text := string(blocker.Reason)
+		if blocker.Backup != nil {
+			text += " " + blocker.Backup.Name
+			for _, n := range blocker.Namespaces {
+				text += " " + n
+			}
+		}
+		found[b.Name] = text
+	}
+	return found
+}
+
+// The example of Velero's design document with a limit of 2: 2 waits for the
+// running 1, 3 and 4 for the queued 2, and 5 passes them all.
+func TestDesignExample(t *testing.T) {
+	t.Parallel()
+	d := newQueue(t, 2, "ns1", "ns2", "ns3", "ns4", "ns5", "ns6", "ns8", "ns9")
+	for _, r := range []berth.Request{
+		request("backup1", "ns1", "ns2"), request("backup2", "ns2", "ns3", "ns5"), request("backup3", "ns4", "ns3"),
+		request("backup4", "ns5", "ns6"), request("backup5", "ns8", "ns9"),
+	} {
+		enqueue(t, d, r)
+	}
+	first := dispatch(t, d, 10)
+	if diff := cmp.Diff([]string{"backup1", "backup5"}, names(first)); diff != "" {
+		t.Fatalf("the first dequeue (-want +got):\n%s", diff)
+	}
+	want := map[string]string{
+		"backup2": "RunningOverlap backup1 ns2",
+		"backup3": "EarlierQueuedOverlap backup2 ns3",
+		"backup4": "EarlierQueuedOverlap backup2 ns5",
+	}
+	if diff := cmp.Diff(want, waits(t, d)); diff != "" {
+		t.Errorf("what they wait for (-want +got):\n%s", diff)
+	}
+	finish(t, d, first[1])
+	if runs := dispatch(t, d, 10); len(runs) != 0 {
+		t.Fatalf("backup5 ended, nothing may start, but %v did", names(runs))
+	}
+	finish(t, d, first[0])
+	second := dispatch(t, d, 10)
+	if diff := cmp.Diff([]string{"backup2"}, names(second)); diff != "" {
+		t.Fatalf("after backup1 (-want +got):\n%s", diff)
+	}
+	finish(t, d, second[0])
+	third := dispatch(t, d, 10)
+	if diff := cmp.Diff([]string{"backup3", "backup4"}, names(third)); diff != "" {
+		t.Fatalf("after backup2 (-want +got):\n%s", diff)
+	}
+	for _, run := range third {
+		finish(t, d, run)
+	}
+	if hits := d.ConstraintHits(); len(hits) > 0 {
+		t.Errorf("constraints were hit: %v", hits)
+	}
+}

@@ -1,0 +1,89 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"net"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/berth-backup/berth"
+)
+
+// The SQLSTATEs that decide what happens next.
+const (
+	undefinedTable      = "42P01"
+	uniqueViolation     = "23505"
+	exclusionViolation  = "23P01"
+	serializationFailed = "40001"
+	deadlockDetected    = "40P01"
+	lockNotAvailable    = "55P03"
+)
+
+// The last lines of defence: behind the gate they never refuse anything.
+const (
+	constraintSlot     = "backups_slot"
+	constraintDisjoint = "backups_running_disjoint"
+	constraintName     = "backups_cluster_id_name_key"
+)
+
+func postgresError(err error) *pgconn.PgError {
+	e, _ := errors.AsType[*pgconn.PgError](err)
+	return e
+}
+
+func sqlState(err error) string {
+	if e := postgresError(err); e != nil {
+		return e.Code
+	}
+	return ""
+}
+
+// retryable says whether the whole transaction may be run again, and whether
+// it was a last line of defence that refused it.
+func retryable(err error) (retry bool, constraint string) {
+	e := postgresError(err)
+	if e == nil {
+		return false, ""
+	}
+	switch e.Code {
+	case serializationFailed, deadlockDetected, lockNotAvailable:
+		return true, ""
+	case uniqueViolation, exclusionViolation:
+		if e.ConstraintName == constraintSlot || e.ConstraintName == constraintDisjoint {
+			return true, e.ConstraintName
+		}
+	}
+	return false, ""
+}
+
+// border turns an error of the database's into one of berth's vocabulary where
+// a client can do something about it: Postgres away becomes not-ready.
+func border(err error) error {
+	if err == nil || !away(err) {
+		return err
+	}
+	return errors.Join(berth.Errorf(berth.CodeNotReady, "the database cannot be reached"), err)
+}
+
+// away says whether err means that Postgres could not be reached or is going
+// down, rather than that it refused a statement.
+func away(err error) bool {
+	if errors.Is(err, context.Canceled) {
+		return false
+	}
+	if e := postgresError(err); e != nil {
+		switch e.Code[:2] {
+		case "08", "57", "53": // connection, operator intervention, resources
+			return true
+		}
+		return false
+	}
+	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[net.Error](err); ok {
+		return true
+	}
+	return pgconn.Timeout(err) || pgconn.SafeToRetry(err) || errors.Is(err, net.ErrClosed) || isEOF(err)
+}

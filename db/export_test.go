@@ -1,0 +1,9 @@
+package db
+
+import "maps"
+
+// Statements are the embedded statements by name, for the test that prepares each.
+func Statements() map[string]string { return maps.Clone(statements) }
+
+// Gates is the number of dispatch gates.
+const Gates = gates

@@ -1,0 +1,120 @@
+package db
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/berth-backup/berth"
+)
+
+// Renew prolongs a worker's leases by ttl from now, by the database's clock,
+// and says which of the runs are no longer the worker's. It also says that the
+// worker is alive.
+func (s *Store) Renew(ctx context.Context, clusterName, worker string, ttl time.Duration, held []berth.Run) (lost []berth.Run, err error) {
+	c, err := findCluster(ctx, s.pool, clusterName)
+	if err != nil {
+		return nil, border(err)
+	}
+	seqs, fences := make([]int64, len(held)), make([]int64, len(held))
+	for i, run := range held {
+		seqs[i], fences[i] = run.Seq, run.Fence
+	}
+	var renewed []int64
+	err = s.ungated(ctx, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, statement("renew"), pgx.NamedArgs{
+			"worker": worker, "cluster_id": c.ID, "ttl": ttl, "seqs": seqs, "fences": fences,
+		})
+		if err != nil {
+			return fmt.Errorf("renew the leases of worker %s: %w", worker, err)
+		}
+		if renewed, err = pgx.CollectRows(rows, pgx.RowTo[int64]); err != nil {
+			return fmt.Errorf("renew the leases of worker %s: %w", worker, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, run := range held {
+		if !slices.Contains(renewed, run.Seq) {
+			lost = append(lost, run)
+		}
+	}
+	return lost, nil
+}
+
+// Retire says that a worker is gone, in order.
+func (s *Store) Retire(ctx context.Context, worker string) error {
+	return s.ungated(ctx, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, statement("retire_worker"), pgx.NamedArgs{"worker": worker}); err != nil {
+			return fmt.Errorf("retire worker %s: %w", worker, err)
+		}
+		return nil
+	})
+}
+
+// Reap takes the backups of every cluster whose lease ran out more than grace
+// ago from their workers, and says how many there were: back into the queue at
+// their old place with the next attempt, or Failed after the last one.
+func (s *Store) Reap(ctx context.Context, grace time.Duration) (int, error) {
+	rows, err := s.pool.Query(ctx, statement("expired_clusters"), pgx.NamedArgs{"grace": grace})
+	if err != nil {
+		return 0, border(fmt.Errorf("look for expired leases: %w", err))
+	}
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return 0, border(fmt.Errorf("look for expired leases: %w", err))
+	}
+	total := 0
+	for _, name := range names {
+		reaped, err := s.reapCluster(ctx, name, grace)
+		if err != nil {
+			return total, fmt.Errorf("reap cluster %s: %w", name, err)
+		}
+		total += reaped
+	}
+	return total, nil
+}
+
+func (s *Store) reapCluster(ctx context.Context, name string, grace time.Duration) (reaped int, err error) {
+	c, err := findCluster(ctx, s.pool, name)
+	if err != nil {
+		return 0, border(err)
+	}
+	err = s.gated(ctx, c.ID, func(tx pgx.Tx) error {
+		reaped = 0
+		rows, err := tx.Query(ctx, statement("reap"), pgx.NamedArgs{"cluster_id": c.ID, "grace": grace})
+		if err != nil {
+			return err
+		}
+		var back []queuedSpec
+		var seq int64
+		var phase berth.Phase
+		var spec json.RawMessage
+		if _, err := pgx.ForEachRow(rows, []any{&seq, &phase, &spec}, func() error {
+			reaped++
+			if phase == berth.PhaseQueued {
+				back = append(back, queuedSpec{Seq: seq, Spec: slices.Clone(spec)})
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+		// Namespaces that came or went while they ran count from now on.
+		current, err := findCluster(ctx, tx, name)
+		if err != nil {
+			return err
+		}
+		return reclaim(ctx, tx, current, back)
+	})
+	if err != nil {
+		return 0, err
+	}
+	_, err = s.releaseStaleWatchers(ctx, c.ID)
+	return reaped, err
+}

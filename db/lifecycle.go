@@ -1,0 +1,124 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/berth-backup/berth"
+)
+
+// watcherChunk is how many watchers leave.sql releases itself.
+const watcherChunk = 256
+
+// Start makes an admitted backup InProgress. ErrLeaseLost if the fence is no
+// longer the backup's.
+func (s *Store) Start(ctx context.Context, run berth.Run) error {
+	return s.fenced(ctx, "start", "start", run, pgx.NamedArgs{})
+}
+
+// Finalize makes a backup Finalizing, or FinalizingPartiallyFailed if it counts
+// an error. ErrLeaseLost if the fence is no longer the backup's.
+func (s *Store) Finalize(ctx context.Context, run berth.Run, outcome berth.Outcome) error {
+	phase := berth.PhaseFinalizing
+	if outcome.Errors > 0 {
+		phase = berth.PhaseFinalizingPartiallyFailed
+	}
+	return s.fenced(ctx, "finalize", "finalize", run, pgx.NamedArgs{
+		"phase": phase, "warnings": outcome.Warnings, "errors": outcome.Errors,
+		"items": outcome.Progress.ItemsBackedUp, "total": outcome.Progress.TotalItems, "bytes": outcome.Progress.Bytes,
+	})
+}
+
+// fenced runs a transition of a running backup's that needs no gate.
+func (s *Store) fenced(ctx context.Context, what, name string, run berth.Run, args pgx.NamedArgs) error {
+	args["seq"], args["fence"] = run.Seq, run.Fence
+	return s.ungated(ctx, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, statement(name), args)
+		if err != nil {
+			return fmt.Errorf("%s backup %s: %w", what, run.Name, err)
+		}
+		if tag.RowsAffected() == 0 {
+			return fmt.Errorf("%s backup %s: %w", what, run.Name, berth.ErrLeaseLost)
+		}
+		return nil
+	})
+}
+
+// Finish ends a running backup with a terminal phase: slot, claims and lease
+// are free and those that waited for it are looked at again. ErrLeaseLost if
+// the fence is no longer the backup's.
+func (s *Store) Finish(ctx context.Context, run berth.Run, outcome berth.Outcome) error {
+	var from []string
+	for _, phase := range berth.Phases() {
+		if phase.Running() && phase.CanBecome(outcome.Phase) {
+			from = append(from, string(phase))
+		}
+	}
+	c, err := findCluster(ctx, s.pool, run.Cluster)
+	if err != nil {
+		return border(err)
+	}
+	var released int
+	err = s.gated(ctx, c.ID, func(tx pgx.Tx) error {
+		var seq int64
+		var notified string
+		err := tx.QueryRow(ctx, statement("leave"), pgx.NamedArgs{
+			"seq": run.Seq, "fence": run.Fence, "from": from, "phase": outcome.Phase,
+			"reason": outcome.Reason, "message": outcome.Message,
+			"warnings": outcome.Warnings, "errors": outcome.Errors,
+			"validation_errors": append([]string{}, outcome.ValidationErrors...), "failure_reason": outcome.FailureReason,
+		}).Scan(&seq, &released, &notified)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return berth.ErrLeaseLost
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("finish backup %s: %w", run.Name, err)
+	}
+	if released < watcherChunk {
+		return nil
+	}
+	// The backup has ended; whoever dequeues next releases what is left if this fails.
+	_, err = s.releaseStaleWatchers(ctx, c.ID)
+	return err
+}
+
+// Release gives a running backup back to the queue at its old place, without
+// costing it an attempt: the worker is going away in order. ErrLeaseLost if the
+// fence is no longer the backup's.
+func (s *Store) Release(ctx context.Context, run berth.Run, message string) error {
+	c, err := findCluster(ctx, s.pool, run.Cluster)
+	if err != nil {
+		return border(err)
+	}
+	return s.gated(ctx, c.ID, func(tx pgx.Tx) error {
+		var back queuedSpec
+		var notified string
+		err := tx.QueryRow(ctx, statement("release"), pgx.NamedArgs{"seq": run.Seq, "fence": run.Fence, "message": message}).
+			Scan(&back.Seq, &back.Spec, &notified)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return fmt.Errorf("release backup %s: %w", run.Name, berth.ErrLeaseLost)
+		}
+		if err != nil {
+			return fmt.Errorf("release backup %s: %w", run.Name, err)
+		}
+		// Namespaces that came or went while it ran count from now on.
+		current, err := findCluster(ctx, tx, run.Cluster)
+		if err != nil {
+			return err
+		}
+		return reclaim(ctx, tx, current, []queuedSpec{back})
+	})
+}
+
+// Progress writes how far a running backup has come. ErrLeaseLost if the fence
+// is no longer the backup's.
+func (s *Store) Progress(ctx context.Context, run berth.Run, p berth.Progress) error {
+	return s.fenced(ctx, "report progress of", "progress", run, pgx.NamedArgs{
+		"items": p.ItemsBackedUp, "total": p.TotalItems, "bytes": p.Bytes,
+	})
+}

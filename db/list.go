@@ -1,0 +1,80 @@
+package db
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/berth-backup/berth"
+)
+
+// maxPage is the greatest number of backups that one page has.
+const maxPage = 200
+
+// Backups reads one page of a list, newest first. An After that is no Next of
+// a page before is CodeMalformedRequest.
+func (s *Store) Backups(ctx context.Context, o berth.ListOptions) (berth.List, error) {
+	conditions, args := []string{"true"}, pgx.NamedArgs{}
+	if o.Cluster != "" {
+		conditions = append(conditions, "b.cluster = @cluster")
+		args["cluster"] = o.Cluster
+	}
+	if len(o.Phases) > 0 {
+		conditions = append(conditions, "b.phase = ANY (@phases::text[])")
+		args["phases"] = o.Phases
+	}
+	if o.After != "" {
+		before, err := decodeCursor(o.After)
+		if err != nil {
+			return berth.List{}, &berth.Error{Code: berth.CodeMalformedRequest, Detail: "the cursor is none that this API gave out",
+				Fields: []berth.FieldError{{Parameter: "cursor", Code: "invalid-cursor", Detail: "not a cursor of this API"}}}
+		}
+		conditions = append(conditions, "b.seq < @before")
+		args["before"] = before
+	}
+	limit := max(1, min(o.Limit, maxPage))
+	// One more than the page tells whether there is another one.
+	args["limit"] = limit + 1
+	sql := statement("backup") + " WHERE " + strings.Join(conditions, " AND ") + " ORDER BY b.seq DESC LIMIT @limit"
+	rows, err := s.pool.Query(ctx, sql, args)
+	if err != nil {
+		return berth.List{}, border(fmt.Errorf("list backups: %w", err))
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[backupRow])
+	if err != nil {
+		return berth.List{}, border(fmt.Errorf("list backups: %w", err))
+	}
+	var list berth.List
+	if len(found) > limit {
+		found = found[:limit]
+		list.Next = encodeCursor(found[limit-1].Seq)
+	}
+	for _, row := range found {
+		b, err := row.backup()
+		if err != nil {
+			return berth.List{}, err
+		}
+		list.Items = append(list.Items, b)
+	}
+	return list, nil
+}
+
+func encodeCursor(seq int64) string {
+	return base64.RawURLEncoding.EncodeToString([]byte("seq:" + strconv.FormatInt(seq, 10)))
+}
+
+func decodeCursor(cursor string) (int64, error) {
+	text, err := base64.RawURLEncoding.DecodeString(cursor)
+	if err != nil {
+		return 0, err
+	}
+	digits, ok := strings.CutPrefix(string(text), "seq:")
+	if !ok {
+		return 0, fmt.Errorf("%q does not begin with seq:", text)
+	}
+	return strconv.ParseInt(digits, 10, 64)
+}

@@ -1,0 +1,51 @@
+-- Takes the backups whose lease ran out more than a grace ago from their
+-- workers: back into the queue at their old place, or Failed where that was
+-- the last of their attempts. Behind the gate.
+WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at),
+expired AS MATERIALIZED (
+    SELECT b.seq, b.phase, b.slot, b.fence, b.worker, b.attempt, b.lost_leases + 1 >= b.max_attempts AS last
+      FROM leases l JOIN backups b USING (seq), instant i
+     WHERE l.cluster_id = @cluster_id AND l.expires_at < i.at - @grace::interval AND b.fence = l.fence AND b.slot IS NOT NULL
+     ORDER BY b.seq LIMIT 100
+       FOR UPDATE OF b),
+taken AS (
+    UPDATE backups b
+       SET phase = CASE WHEN x.last THEN 'Failed' ELSE 'Queued' END,
+           reason = 'LeaseLost',
+           message = format('worker %s was silent for longer than its lease in attempt %s', x.worker, x.attempt),
+           failure_reason = CASE WHEN x.last THEN format('LeaseLost: %s of %s attempts lost their worker, the last one %s',
+                                                         b.lost_leases + 1, b.max_attempts, x.worker) ELSE '' END,
+           version = version + 1, fence = nextval('fences'), slot = NULL,
+           lost_leases = lost_leases + 1,
+           attempt = CASE WHEN x.last THEN b.attempt ELSE b.attempt + 1 END,
+           worker = CASE WHEN x.last THEN b.worker ELSE '' END,
+           ready_at = CASE WHEN x.last THEN b.ready_at END,
+           started_at = CASE WHEN x.last THEN b.started_at END,
+           expires_at = CASE WHEN x.last THEN b.expires_at END,
+           contents = CASE WHEN x.last THEN b.contents END,
+           contents_missing = CASE WHEN x.last THEN b.contents_missing END,
+           contents_excluded = CASE WHEN x.last THEN b.contents_excluded END,
+           completed_at = CASE WHEN x.last THEN i.at END,
+           warnings = 0, errors = 0, evaluated = false
+      FROM expired x, instant i
+     WHERE b.seq = x.seq
+    RETURNING b.seq, b.cluster_id, b.phase, b.reason, b.message, b.spec),
+unleased AS (DELETE FROM leases USING taken t WHERE leases.seq = t.seq),
+uncounted AS (DELETE FROM progress USING taken t WHERE progress.seq = t.seq AND t.phase = 'Queued'),
+waiting AS (UPDATE claims SET rank = 1 FROM taken t WHERE claims.seq = t.seq AND t.phase = 'Queued'),
+freed AS (DELETE FROM claims USING taken t WHERE claims.seq = t.seq AND t.phase = 'Failed'),
+closed AS (
+    DELETE FROM slots s USING expired x, taken t, clusters c
+     WHERE x.seq = t.seq AND c.id = t.cluster_id AND s.cluster_id = t.cluster_id AND s.slot = x.slot AND s.slot > c.concurrent_backups),
+watchers AS (
+    UPDATE backups b SET blocked_by = NULL, blocked_since = NULL, evaluated = false
+     WHERE b.seq IN (SELECT w.seq FROM backups w, taken t WHERE t.phase = 'Failed' AND w.blocked_by = t.seq AND w.phase = 'Queued'
+                      ORDER BY w.order_key, w.seq LIMIT 256)),
+logged AS (
+    INSERT INTO events (at, cluster_id, seq, from_phase, to_phase, reason, message, worker, fence, attempt, slot)
+    SELECT i.at, t.cluster_id, t.seq, x.phase, t.phase, t.reason, t.message, x.worker, x.fence, x.attempt, x.slot
+      FROM taken t JOIN expired x USING (seq), instant i),
+mirrored AS (
+    INSERT INTO mirror_outbox (cluster_id, seq) SELECT cluster_id, seq FROM taken),
+told AS (SELECT pg_notify('berth_queue', @cluster_id::int::text) FROM (SELECT FROM taken LIMIT 1) any_taken)
+SELECT t.seq, t.phase, t.spec FROM taken t, (SELECT count(*) FROM told) notified

@@ -1,0 +1,29 @@
+-- Gives a queued backup the claim that its scope has now. Those that waited
+-- for it look again where the claim changed. Behind the gate.
+WITH wanted AS MATERIALIZED (
+    SELECT b.seq, b.cluster_id, b.order_key, b.claim AS former, b.resolved AS was_resolved,
+           CASE WHEN NOT @resolved OR b.scope = 'everything' THEN claim_everything(b.cluster_id)
+                WHEN b.scope = 'everything-but' THEN claim_everything(b.cluster_id) - claim_some(b.cluster_id, @namespace_ids)
+                WHEN b.scope = 'some' THEN claim_some(b.cluster_id, @namespace_ids)
+                ELSE '{}' END AS claim
+      FROM backups b WHERE b.seq = @seq AND b.phase = 'Queued'),
+current AS (
+    UPDATE backups b
+       SET inventory_version = @inventory_version, resolved = @resolved, claim = w.claim,
+           evaluated = b.evaluated AND w.claim = w.former AND w.was_resolved = @resolved,
+           blocked_by = CASE WHEN w.claim = w.former AND w.was_resolved = @resolved THEN b.blocked_by END,
+           blocked_since = CASE WHEN w.claim = w.former AND w.was_resolved = @resolved THEN b.blocked_since END
+      FROM wanted w WHERE b.seq = w.seq
+    RETURNING b.seq, b.cluster_id, b.order_key, b.scope, b.wide, w.claim <> w.former OR w.was_resolved <> @resolved AS changed),
+gone AS (
+    DELETE FROM claims c USING current n
+     WHERE n.changed AND c.seq = n.seq AND NOT (n.scope = 'some' AND NOT n.wide AND c.namespace_id = ANY (@namespace_ids::int[]))),
+come AS (
+    INSERT INTO claims (cluster_id, namespace_id, rank, order_key, seq)
+    SELECT n.cluster_id, id, 1, n.order_key, n.seq FROM current n, unnest(@namespace_ids::int[]) id
+     WHERE n.changed AND n.scope = 'some' AND NOT n.wide
+    ON CONFLICT DO NOTHING),
+watchers AS (
+    UPDATE backups b SET blocked_by = NULL, blocked_since = NULL, evaluated = false
+      FROM current n WHERE n.changed AND b.blocked_by = n.seq AND b.phase = 'Queued')
+SELECT changed FROM current

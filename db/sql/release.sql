@@ -1,0 +1,25 @@
+-- A worker gives a running backup back, in order: its old place, no attempt
+-- used up. Behind the gate.
+WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at),
+before AS MATERIALIZED (
+    SELECT seq, phase, slot, worker, fence FROM backups WHERE seq = @seq AND fence = @fence AND slot IS NOT NULL FOR UPDATE),
+released AS (
+    UPDATE backups b
+       SET phase = 'Queued', reason = 'Released', message = @message, version = version + 1,
+           fence = nextval('fences'), slot = NULL, worker = '', ready_at = NULL, started_at = NULL, expires_at = NULL,
+           contents = NULL, contents_missing = NULL, contents_excluded = NULL, warnings = 0, errors = 0, evaluated = false
+      FROM before o WHERE b.seq = o.seq
+    RETURNING b.seq, b.cluster_id, b.phase, b.reason, b.message, b.attempt, b.spec),
+unleased AS (DELETE FROM leases USING released r WHERE leases.seq = r.seq),
+uncounted AS (DELETE FROM progress USING released r WHERE progress.seq = r.seq),
+waiting AS (UPDATE claims SET rank = 1 FROM released r WHERE claims.seq = r.seq),
+closed AS (
+    DELETE FROM slots s USING before o, released r, clusters c
+     WHERE c.id = r.cluster_id AND s.cluster_id = r.cluster_id AND s.slot = o.slot AND s.slot > c.concurrent_backups),
+logged AS (
+    INSERT INTO events (at, cluster_id, seq, from_phase, to_phase, reason, message, worker, fence, attempt, slot)
+    SELECT i.at, r.cluster_id, r.seq, o.phase, r.phase, r.reason, r.message, o.worker, o.fence, r.attempt, o.slot
+      FROM released r, before o, instant i),
+mirrored AS (
+    INSERT INTO mirror_outbox (cluster_id, seq) SELECT cluster_id, seq FROM released)
+SELECT seq, spec, pg_notify('berth_queue', cluster_id::text)::text FROM released

@@ -1,0 +1,1 @@
+SELECT version, dirty FROM schema_migrations

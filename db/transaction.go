@@ -1,0 +1,113 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// gates is the number of dispatch gates; cluster c uses gate c mod gates.
+const gates = 16
+
+const (
+	maxTries     = 10
+	firstBackoff = 5 * time.Millisecond
+	maxBackoff   = 250 * time.Millisecond
+)
+
+// Transactions set their own time-outs, since behind a transaction-pooling
+// pgbouncer a session's settings are not the client's. SET takes no snapshot.
+const (
+	timeouts          = "; set local lock_timeout = '2s'; set local statement_timeout = '10s'; set local idle_in_transaction_session_timeout = '10s'"
+	beginSerializable = "begin isolation level serializable" + timeouts
+	beginCommitted    = "begin isolation level read committed" + timeouts
+	beginSnapshot     = "begin isolation level repeatable read read only" + timeouts
+)
+
+// dequeue runs do in a SERIALIZABLE transaction behind the cluster's gate.
+func (s *Store) dequeue(ctx context.Context, clusterID int32, do func(pgx.Tx) error) error {
+	return s.again(ctx, func() error { return s.transact(ctx, beginSerializable, &clusterID, do) })
+}
+
+// gated runs do in a READ COMMITTED transaction behind the cluster's gate.
+// Every transaction that may need the gate takes it before anything else: a
+// row first and then the gate waits in a circle with a finish.
+func (s *Store) gated(ctx context.Context, clusterID int32, do func(pgx.Tx) error) error {
+	return s.again(ctx, func() error { return s.transact(ctx, beginCommitted, &clusterID, do) })
+}
+
+// ungated runs do in a READ COMMITTED transaction that never needs the gate.
+func (s *Store) ungated(ctx context.Context, do func(pgx.Tx) error) error {
+	return s.again(ctx, func() error { return s.transact(ctx, beginCommitted, nil, do) })
+}
+
+// snapshot runs do on one snapshot, read only.
+func (s *Store) snapshot(ctx context.Context, do func(pgx.Tx) error) error {
+	return s.again(ctx, func() error { return s.transact(ctx, beginSnapshot, nil, do) })
+}
+
+func (s *Store) transact(ctx context.Context, begin string, gateOf *int32, do func(pgx.Tx) error) (err error) {
+	tx, err := s.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: begin})
+	if err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	defer func() {
+		if rollback := tx.Rollback(context.WithoutCancel(ctx)); rollback != nil && !errors.Is(rollback, pgx.ErrTxClosed) {
+			err = errors.Join(err, fmt.Errorf("roll back: %w", rollback))
+		}
+	}()
+	if gateOf != nil {
+		// Sent alone and unprepared: in one batch with the next statement, or
+		// after a parse, the snapshot would be older than the wait.
+		gate := fmt.Sprintf("lock table dispatch_gate_%d in exclusive mode", *gateOf%gates)
+		if _, err := tx.Exec(ctx, gate, pgx.QueryExecModeSimpleProtocol); err != nil {
+			return fmt.Errorf("take the gate: %w", err)
+		}
+	}
+	if err := do(tx); err != nil {
+		return err
+	}
+	if err := tx.Commit(ctx); err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	return nil
+}
+
+// again runs a whole transaction until it commits or cannot be retried, with
+// full jitter between the tries.
+func (s *Store) again(ctx context.Context, transaction func() error) error {
+	backoff := firstBackoff
+	for try := 1; ; try++ {
+		err := transaction()
+		retry, constraint := retryable(err)
+		if !retry {
+			return border(err)
+		}
+		s.count(sqlState(err), constraint)
+		if try == maxTries {
+			return fmt.Errorf("gave up after %d tries: %w", maxTries, err)
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		case <-time.After(rand.N(backoff)):
+		}
+		backoff = min(2*backoff, maxBackoff)
+	}
+}
+
+func (s *Store) count(state, constraint string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.retries[state]++
+	if constraint != "" {
+		s.hits[constraint]++
+	}
+}
+
+func isEOF(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }

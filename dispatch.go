@@ -1,0 +1,29 @@
+package berth
+
+import "time"
+
+// DispatchRequest asks a cluster's queue for work on behalf of one worker.
+type DispatchRequest struct {
+	Cluster string
+	Worker  string
+	// Want is how many backups the worker has room for. With 0 nothing is
+	// admitted, but waiting backups still learn what they wait for.
+	Want int
+	// LeaseTTL is how long the worker may be silent before another may take
+	// its backups.
+	LeaseTTL time.Duration
+}
+
+// Dispatched is what a dequeue did.
+type Dispatched struct {
+	Runs       []Run
+	PassedOver []PassedOver
+}
+
+// PassedOver is a waiting backup that found something in its way.
+type PassedOver struct {
+	Name string `json:"name"`
+	// Witness is the name of the backup in the way, Shared what both need.
+	Witness string   `json:"witness"`
+	Shared  []string `json:"shared"`
+}

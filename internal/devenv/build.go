@@ -1,0 +1,98 @@
+package devenv
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// kubernetesVersion is the release that tools/controlplane pins, and that the API
+// server says it is. A build that is not told takes itself for v0.0.0.
+const kubernetesVersion = "v1.36.1"
+
+// The linker's flags. The Go build cache serves any build with the same ones.
+const (
+	etcdFlags      = "-s -w"
+	apiserverFlags = "-s -w" +
+		" -X k8s.io/component-base/version.gitVersion=" + kubernetesVersion +
+		" -X k8s.io/component-base/version.gitMajor=1" +
+		" -X k8s.io/component-base/version.gitMinor=36" +
+		" -X k8s.io/client-go/pkg/version.gitVersion=" + kubernetesVersion
+)
+
+// controlPlaneBuild builds etcd and kube-apiserver from source.
+type controlPlaneBuild struct {
+	module string // the folder tools/controlplane
+	name   string // of the folder in the cache: it changes with what is built
+}
+
+// newControlPlaneBuild finds the module that pins the sources. It is an error
+// when the working folder is not in this repository.
+func newControlPlaneBuild() (*controlPlaneBuild, error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return nil, fmt.Errorf("build one from source: %w", err)
+	}
+	b := &controlPlaneBuild{module: filepath.Join(root, "tools", "controlplane")}
+	hash := sha256.New()
+	for _, name := range []string{"go.mod", "go.sum"} {
+		text, err := os.ReadFile(filepath.Join(b.module, name))
+		if err != nil {
+			return nil, fmt.Errorf("build one from source: %w", err)
+		}
+		hash.Write(text)
+	}
+	fmt.Fprintln(hash, etcdFlags, apiserverFlags, runtime.GOOS, runtime.GOARCH)
+	b.name = "controlplane-" + hex.EncodeToString(hash.Sum(nil))[:16]
+	return b, nil
+}
+
+// moduleRoot returns the folder of Berth's go.mod, which is the working folder or
+// one above it.
+func moduleRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		text, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err == nil && strings.Contains(string(text), "module github.com/berth-backup/berth\n") {
+			return dir, nil
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", errors.New("the working folder is not in Berth's repository")
+		}
+		dir = parent
+	}
+}
+
+// run builds both into the folder, the small one first.
+func (b *controlPlaneBuild) run(ctx context.Context, into string, progress io.Writer) error {
+	if err := b.build(ctx, "etcd", "go.etcd.io/etcd/server/v3", etcdFlags, into, progress); err != nil {
+		return err
+	}
+	return b.build(ctx, "kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", apiserverFlags, into, progress)
+}
+
+func (b *controlPlaneBuild) build(ctx context.Context, name, pkg, flags, into string, progress io.Writer) error {
+	what := "building " + name
+	if name == "kube-apiserver" {
+		what += " " + kubernetesVersion
+	}
+	defer announce(progress, what+" from source, once")()
+	goBuild := command{
+		name: "go build " + pkg, path: "go", dir: b.module,
+		args: []string{"build", "-trimpath", "-ldflags", flags, "-o", filepath.Join(into, name), pkg},
+		env:  append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOOS="+runtime.GOOS, "GOARCH="+runtime.GOARCH),
+	}
+	_, err := goBuild.output(ctx)
+	return err
+}

@@ -1,0 +1,24 @@
+// Command controlplane prints the paths of an etcd and a kube-apiserver, a line
+// each: what is installed, else built from source once.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/berth-backup/berth/internal/devenv"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	etcd, apiserver, err := devenv.ControlPlaneBinaries(ctx, os.Stderr)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "controlplane:", err)
+		os.Exit(1)
+	}
+	fmt.Printf("%s\n%s\n", etcd, apiserver)
+}

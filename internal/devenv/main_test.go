@@ -1,0 +1,60 @@
+package devenv
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// parentVariable makes the test binary the parent of both servers instead of
+// running the tests: see TestNothingOutlivesAKilledParent.
+const parentVariable = "BERTH_DEVENV_TEST_PARENT"
+
+func TestMain(m *testing.M) {
+	// What these tests are about is starting servers, not using given ones.
+	os.Unsetenv("BERTH_DATABASE_URL")
+	os.Unsetenv("BERTH_KUBECONFIG")
+	if os.Getenv(parentVariable) != "" {
+		if err := beParent(context.Background()); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+	os.Exit(RunTests(m))
+}
+
+// beParent starts both servers, prints the folders they run in and waits to be
+// killed.
+func beParent(ctx context.Context) error {
+	pg, err := StartPostgres(ctx, PostgresOptions{})
+	if err != nil {
+		return err
+	}
+	k, err := StartKubernetes(ctx, KubernetesOptions{})
+	if err != nil {
+		return err
+	}
+	data, err := dataFolder(ctx, pg)
+	if err != nil {
+		return err
+	}
+	if err := json.NewEncoder(os.Stdout).Encode([]string{data, k.Kubeconfig}); err != nil {
+		return err
+	}
+	select {}
+}
+
+// dataFolder asks the server where it keeps its data.
+func dataFolder(ctx context.Context, pg *Postgres) (string, error) {
+	conn, err := pgx.Connect(ctx, pg.URL)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close(ctx)
+	var path string
+	return path, conn.QueryRow(ctx, "SHOW data_directory").Scan(&path)
+}

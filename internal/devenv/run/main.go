@@ -1,0 +1,195 @@
+// Command run runs another command with a Postgres and a Kubernetes API, which it
+// starts before and stops afterwards:
+//
+//	go run ./internal/devenv/run -- go test -race ./...
+//
+// The command finds them in BERTH_DATABASE_URL and BERTH_KUBECONFIG; where one of
+// these is set already, what it names is used. Its exit code is the command's, or
+// 1 when something did not start. Signals are passed on to the command.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/berth-backup/berth/internal/devenv"
+)
+
+func init() {
+	// The command is to end with this process, which the kernel tells by the
+	// thread that started it.
+	runtime.LockOSThread()
+}
+
+func main() {
+	postgres := flag.String("postgres", "", "major `version` of Postgres, or the folder of its binaries (default: what is found)")
+	noKubernetes := flag.Bool("no-kubernetes", false, "start no Kubernetes API")
+	flag.Usage = func() {
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: run [flags] -- command [argument ...]")
+		flag.PrintDefaults()
+	}
+	flag.Parse()
+	if flag.NArg() == 0 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	code, err := run(*postgres, !*noKubernetes, flag.Args())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "run:", err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}
+
+// run starts the servers, runs the command and stops the servers.
+func run(postgres string, withKubernetes bool, args []string) (code int, err error) {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	orphaned := make(chan struct{})
+	go watchParent(orphaned)
+
+	env, err := start(signals, orphaned, postgres, withKubernetes)
+	if err != nil {
+		return 1, errors.Join(err, env.stop())
+	}
+	defer func() { err = errors.Join(err, env.stop()) }()
+	return runCommand(args, env.variables(), signals, orphaned)
+}
+
+// watchParent closes orphaned once this process's parent has died: `go run`, when
+// it is killed, takes nobody along.
+func watchParent(orphaned chan<- struct{}) {
+	parent := os.Getppid()
+	for range time.Tick(time.Second) {
+		if os.Getppid() != parent {
+			close(orphaned)
+			return
+		}
+	}
+}
+
+// environment is what was started.
+type environment struct {
+	postgres   *devenv.Postgres
+	kubernetes *devenv.Kubernetes // nil when none was asked for
+}
+
+// start starts both servers at once. It gives up on a signal and when the parent
+// dies; what has started by then is in the environment.
+func start(signals <-chan os.Signal, orphaned <-chan struct{}, postgres string, withKubernetes bool) (env environment, err error) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	var both sync.WaitGroup
+	var postgresErr, kubernetesErr error
+	both.Go(func() {
+		if env.postgres, postgresErr = startPostgres(ctx, postgres); postgresErr != nil {
+			cancel(postgresErr)
+		}
+	})
+	if withKubernetes {
+		both.Go(func() {
+			env.kubernetes, kubernetesErr = devenv.StartKubernetes(ctx, devenv.KubernetesOptions{Progress: os.Stderr})
+			if kubernetesErr != nil {
+				cancel(kubernetesErr)
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { both.Wait(); close(done) }()
+	select {
+	case <-done:
+	case sig := <-signals:
+		cancel(errors.New(sig.String()))
+	case <-orphaned:
+		cancel(errors.New("the parent process has ended"))
+	}
+	<-done
+	if err := context.Cause(ctx); err != nil {
+		return env, err
+	}
+	return env, nil
+}
+
+func startPostgres(ctx context.Context, version string) (*devenv.Postgres, error) {
+	bin, err := devenv.PostgresBin(ctx, version)
+	if err != nil {
+		return nil, err
+	}
+	return devenv.StartPostgres(ctx, devenv.PostgresOptions{BinDir: bin, Progress: os.Stderr})
+}
+
+func (e environment) variables() []string {
+	vars := []string{"BERTH_DATABASE_URL=" + e.postgres.URL}
+	if e.kubernetes != nil {
+		vars = append(vars, "BERTH_KUBECONFIG="+e.kubernetes.Kubeconfig)
+	}
+	return vars
+}
+
+func (e environment) stop() error {
+	var errs []error
+	if e.kubernetes != nil {
+		errs = append(errs, e.kubernetes.Stop())
+	}
+	if e.postgres != nil {
+		errs = append(errs, e.postgres.Stop())
+	}
+	return errors.Join(errs...)
+}
+
+// runCommand runs the command to its end and returns its exit code, which is 128
+// and the signal's number when a signal ended it.
+func runCommand(args, vars []string, signals <-chan os.Signal, orphaned <-chan struct{}) (int, error) {
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Env = append(os.Environ(), vars...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	// A group of its own, so that a signal reaches what the command started too,
+	// and once. From a group in the background it cannot read a terminal.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if isTerminal(os.Stdin) {
+		cmd.Stdin = nil
+	}
+	devenv.DieWithParent(cmd.SysProcAttr, syscall.SIGKILL)
+	if err := cmd.Start(); err != nil {
+		return 1, fmt.Errorf("start %s: %w", strings.Join(args, " "), err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for {
+		select {
+		case sig := <-signals:
+			_ = syscall.Kill(-cmd.Process.Pid, sig.(syscall.Signal))
+		case <-orphaned:
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+			orphaned = nil
+		case err := <-ended:
+			return exitCode(err)
+		}
+	}
+}
+
+func exitCode(err error) (int, error) {
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	if !ok {
+		return 0, err
+	}
+	if status := exit.Sys().(syscall.WaitStatus); status.Signaled() {
+		return 128 + int(status.Signal()), nil
+	}
+	return exit.ExitCode(), nil
+}
+
+func isTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

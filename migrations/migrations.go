@@ -1,0 +1,93 @@
+// Package migrations holds the database's schema as golang-migrate files and
+// applies them.
+package migrations
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/golang-migrate/migrate/v4"
+	"github.com/golang-migrate/migrate/v4/database/pgx/v5"
+	"github.com/golang-migrate/migrate/v4/source/iofs"
+	pgxdriver "github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+)
+
+//go:embed *.sql
+var files embed.FS
+
+// Files are the migrations, an up and a down file each.
+func Files() fs.FS { return files }
+
+// Latest is the version of the newest migration that this binary has.
+const Latest = 1
+
+// Up migrates the database to Latest, under golang-migrate's lock: of several
+// processes that start at once, one does it and the others wait. A database
+// that is newer already is left as it is.
+func Up(ctx context.Context, databaseURL string) error {
+	return with(ctx, databaseURL, func(m *migrate.Migrate) error {
+		if version, _, err := m.Version(); err == nil && version >= Latest {
+			return nil
+		}
+		return m.Up()
+	})
+}
+
+// Down takes the last steps migrations back; all of them if steps is 0.
+func Down(ctx context.Context, databaseURL string, steps int) error {
+	return with(ctx, databaseURL, func(m *migrate.Migrate) error {
+		if steps == 0 {
+			return m.Down()
+		}
+		return m.Steps(-steps)
+	})
+}
+
+// Version is that of the database: 0 before the first migration. A dirty
+// database is one whose last migration broke off.
+func Version(ctx context.Context, databaseURL string) (version uint, dirty bool, err error) {
+	err = with(ctx, databaseURL, func(m *migrate.Migrate) error {
+		version, dirty, err = m.Version()
+		if errors.Is(err, migrate.ErrNilVersion) {
+			return nil
+		}
+		return err
+	})
+	return version, dirty, err
+}
+
+func with(ctx context.Context, databaseURL string, do func(*migrate.Migrate) error) (err error) {
+	config, err := pgxdriver.ParseConfig(databaseURL)
+	if err != nil {
+		return fmt.Errorf("read the database URL: %w", err)
+	}
+	sqlDB := stdlib.OpenDB(*config)
+	defer func() { err = errors.Join(err, sqlDB.Close()) }()
+	if err := sqlDB.PingContext(ctx); err != nil {
+		return err
+	}
+	source, err := iofs.New(files, ".")
+	if err != nil {
+		return fmt.Errorf("read the migrations: %w", err)
+	}
+	driver, err := pgx.WithInstance(sqlDB, &pgx.Config{MultiStatementEnabled: false})
+	if err != nil {
+		return fmt.Errorf("prepare the migration: %w", err)
+	}
+	m, err := migrate.NewWithInstance("iofs", source, "postgres", driver)
+	if err != nil {
+		return fmt.Errorf("prepare the migration: %w", err)
+	}
+	defer func() {
+		sourceErr, databaseErr := m.Close()
+		err = errors.Join(err, sourceErr, databaseErr)
+	}()
+	if err := do(m); err != nil && !errors.Is(err, migrate.ErrNoChange) {
+		return fmt.Errorf("migrate: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,72 @@
+package worker
+
+import (
+	"context"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/berth-backup/berth"
+)
+
+// DispatchStore is what the dispatcher needs of the queue.
+type DispatchStore interface {
+	// Dispatch admits what may start and marks what may not.
+	Dispatch(ctx context.Context, r berth.DispatchRequest) (berth.Dispatched, error)
+	// ReleaseStaleWatchers looks again at backups that wait for one that is gone.
+	ReleaseStaleWatchers(ctx context.Context, cluster string) (int, error)
+}
+
+// dispatch dequeues until ctx ends: on every hint, and every recheck interval
+// without one. Runs live under alive, which outlasts ctx. One dequeue at a time:
+// a second one would only wait for the first one's gate.
+func (w *Worker) dispatch(ctx, alive context.Context) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-w.config.Ready:
+	}
+	for ctx.Err() == nil {
+		if err := w.dequeue(ctx, alive); err != nil && ctx.Err() == nil {
+			w.config.Log.Warn("dequeue", "cluster", w.config.Cluster, "error", err)
+		}
+		w.await(ctx)
+	}
+}
+
+func (w *Worker) dequeue(ctx, alive context.Context) error {
+	if _, err := w.store.ReleaseStaleWatchers(ctx, w.config.Cluster); err != nil {
+		return err
+	}
+	asked := time.Now()
+	done, err := w.store.Dispatch(ctx, berth.DispatchRequest{
+		Cluster: w.config.Cluster, Worker: w.config.ID, Want: w.room(), LeaseTTL: w.config.Lease.TTL,
+	})
+	// What was admitted before an error is ours all the same.
+	for _, run := range done.Runs {
+		w.config.Log.Info("backup starts", "backup", run.Name, "id", run.ID, "attempt", run.Attempt, "slot", run.Slot,
+			"waited", run.ReadyAt.Sub(run.EnqueuedAt).Round(time.Millisecond))
+		w.take(alive, run, asked)
+	}
+	logPassedOver(w.config.Log, done.PassedOver)
+	return err
+}
+
+// await waits for a hint or, at most, for the recheck interval with up to a
+// fifth of jitter, so that many workers do not ask in step.
+func (w *Worker) await(ctx context.Context) {
+	jitter := time.Duration(rand.Int64N(int64(w.config.Recheck)/5 + 1))
+	poll := time.NewTimer(w.config.Recheck + jitter)
+	defer poll.Stop()
+	select {
+	case <-ctx.Done():
+	case <-w.kick:
+	case <-poll.C:
+	}
+}
+
+func logPassedOver(log interface{ Info(string, ...any) }, passedOver []berth.PassedOver) {
+	for _, p := range passedOver {
+		log.Info("backup waits", "backup", p.Name, "for", p.Witness, "namespaces", strings.Join(p.Shared, ","))
+	}
+}

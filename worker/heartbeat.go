@@ -1,0 +1,61 @@
+package worker
+
+import (
+	"context"
+	"time"
+
+	"github.com/berth-backup/berth"
+)
+
+// HeartbeatStore is what the heartbeat needs of the queue.
+type HeartbeatStore interface {
+	// Renew prolongs the worker's leases and says which of them are lost.
+	Renew(ctx context.Context, cluster, worker string, ttl time.Duration, held []berth.Run) (lost []berth.Run, err error)
+}
+
+// heartbeat renews all leases of this process in one statement, every renewal
+// interval, until ctx ends. A renewal that fails is tried again sooner; the
+// holds end by themselves if none succeeds in time.
+func (w *Worker) heartbeat(ctx context.Context) {
+	retry := w.config.Lease.Renew / 10
+	for {
+		wait := w.config.Lease.Renew
+		if err := w.renew(ctx); err != nil && ctx.Err() == nil {
+			w.config.Log.Warn("renew the leases", "error", err)
+			wait = retry
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+func (w *Worker) renew(ctx context.Context) error {
+	holds := w.heldRuns()
+	runs := make([]berth.Run, len(holds))
+	for i, h := range holds {
+		runs[i] = h.run
+	}
+	asked := time.Now()
+	// A renewal that hangs is no renewal: ask again while the leases last.
+	bounded, cancel := context.WithTimeout(ctx, w.config.Lease.Renew)
+	defer cancel()
+	lost, err := w.store.Renew(bounded, w.config.Cluster, w.config.ID, w.config.Lease.TTL, runs)
+	if err != nil {
+		return err
+	}
+	gone := make(map[int64]int64, len(lost))
+	for _, run := range lost {
+		gone[run.Seq] = run.Fence
+	}
+	for _, h := range holds {
+		if fence, ok := gone[h.run.Seq]; ok && fence == h.run.Fence {
+			h.stop(berth.ErrLeaseLost)
+			continue
+		}
+		h.extend(asked.Add(w.config.Lease.TTL - w.config.Lease.Margin))
+	}
+	return nil
+}

@@ -1,0 +1,62 @@
+package worker
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/berth-backup/berth"
+)
+
+// MarkStore is what the marker needs of the queue.
+type MarkStore interface {
+	DispatchStore
+	// Clusters lists the names of all clusters.
+	Clusters(ctx context.Context) ([]string, error)
+}
+
+// Marker tells waiting backups what they wait for where no worker does it: it
+// dequeues nothing. It runs in the server.
+type Marker struct {
+	Store MarkStore
+	// Interval is how often it looks without a hint. Default 2s.
+	Interval time.Duration
+	// Hint, if set, tells that a queue changed.
+	Hint <-chan struct{}
+	Log  *slog.Logger
+}
+
+// Run marks until ctx ends.
+func (m Marker) Run(ctx context.Context) {
+	if m.Interval == 0 {
+		m.Interval = 2 * time.Second
+	}
+	tick := time.NewTicker(m.Interval)
+	defer tick.Stop()
+	for {
+		if err := m.mark(ctx); err != nil && ctx.Err() == nil {
+			m.Log.Warn("mark the queue", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.Hint:
+		case <-tick.C:
+		}
+	}
+}
+
+func (m Marker) mark(ctx context.Context) error {
+	clusters, err := m.Store.Clusters(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range clusters {
+		done, err := m.Store.Dispatch(ctx, berth.DispatchRequest{Cluster: name})
+		if err != nil {
+			return err
+		}
+		logPassedOver(m.Log, done.PassedOver)
+	}
+	return nil
+}

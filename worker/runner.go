@@ -1,0 +1,185 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/berth-backup/berth"
+)
+
+// RunStore is what a run writes. Each method returns berth.ErrLeaseLost where
+// the run's fence is no longer the backup's.
+type RunStore interface {
+	Start(ctx context.Context, run berth.Run) error
+	Progress(ctx context.Context, run berth.Run, p berth.Progress) error
+	Finalize(ctx context.Context, run berth.Run, outcome berth.Outcome) error
+	Finish(ctx context.Context, run berth.Run, outcome berth.Outcome) error
+	Release(ctx context.Context, run berth.Run, message string) error
+}
+
+// Engine takes one backup: everything up to the object that makes it visible.
+// An error that holds a berth.Outcome (see Failed) is a verdict on the backup;
+// any other one fails it with the error's text.
+type Engine interface {
+	Take(ctx context.Context, run berth.Run, progress func(berth.Progress)) (Taken, error)
+}
+
+// Taken is a backup whose artefacts are complete but for the last.
+type Taken interface {
+	Outcome() berth.Outcome
+	// Publish writes the last artefact, which shows the backup as final, and
+	// looks all of them up again.
+	Publish(ctx context.Context, final berth.Backup) error
+	// Close frees what Take held.
+	Close() error
+}
+
+// progressInterval is how often a run's progress is written at most.
+const progressInterval = time.Second
+
+// run takes one admitted backup from ReadyToStart to its end.
+func (w *Worker) run(h *hold) {
+	log := w.config.Log.With("backup", h.run.Name, "id", h.run.ID, "attempt", h.run.Attempt)
+	outcome, err := w.carryOut(h)
+	switch {
+	case h.lost() || errors.Is(err, berth.ErrLeaseLost):
+		log.Warn("backup lost: another attempt has it", "error", err)
+		return
+	case errors.Is(context.Cause(h.ctx), errShutdown):
+		if err := w.giveBack(h); err != nil {
+			log.Warn("give the backup back", "error", err)
+			return
+		}
+		log.Info("backup is back in the queue: the worker is shutting down")
+		return
+	case err != nil:
+		outcome = verdict(err)
+	}
+	if err := w.persist(h.ctx, func(ctx context.Context) error { return w.store.Finish(ctx, h.run, outcome) }); err != nil {
+		log.Warn("finish the backup", "phase", outcome.Phase, "error", err)
+		return
+	}
+	log.Info("backup ended", "phase", outcome.Phase, "items", outcome.Progress.ItemsBackedUp,
+		"warnings", outcome.Warnings, "errors", outcome.Errors, "reason", outcome.Message)
+}
+
+// carryOut does the work and gives the outcome that the row is to show.
+func (w *Worker) carryOut(h *hold) (berth.Outcome, error) {
+	if err := w.persist(h.ctx, func(ctx context.Context) error { return w.store.Start(ctx, h.run) }); err != nil {
+		return berth.Outcome{}, err
+	}
+	started := time.Now()
+	taken, err := w.takeReporting(h)
+	if err != nil {
+		return berth.Outcome{}, err
+	}
+	defer func() {
+		if err := taken.Close(); err != nil {
+			w.config.Log.Warn("close the object store", "backup", h.run.Name, "error", err)
+		}
+	}()
+	outcome := taken.Outcome()
+	if err := w.persist(h.ctx, func(ctx context.Context) error { return w.store.Finalize(ctx, h.run, outcome) }); err != nil {
+		return berth.Outcome{}, err
+	}
+	if err := taken.Publish(h.ctx, published(h.run, outcome, started, time.Now())); err != nil {
+		return berth.Outcome{}, fmt.Errorf("publish: %w", err)
+	}
+	return outcome, nil
+}
+
+// takeReporting runs the engine and writes its progress beside it, at most once
+// a progress interval.
+func (w *Worker) takeReporting(h *hold) (Taken, error) {
+	var latest atomic.Pointer[berth.Progress]
+	ended := make(chan struct{})
+	reported := make(chan struct{})
+	go func() {
+		defer close(reported)
+		w.report(h, &latest, ended)
+	}()
+	taken, err := w.engine.Take(h.ctx, h.run, func(p berth.Progress) { latest.Store(&p) })
+	close(ended)
+	<-reported
+	return taken, err
+}
+
+func (w *Worker) report(h *hold, latest *atomic.Pointer[berth.Progress], ended <-chan struct{}) {
+	tick := time.NewTicker(progressInterval)
+	defer tick.Stop()
+	var written *berth.Progress
+	for {
+		select {
+		case <-ended:
+			return
+		case <-h.ctx.Done():
+			return
+		case <-tick.C:
+		}
+		p := latest.Load()
+		if p == nil || p == written {
+			continue
+		}
+		err := w.store.Progress(h.ctx, h.run, *p)
+		if errors.Is(err, berth.ErrLeaseLost) {
+			h.stop(berth.ErrLeaseLost)
+			return
+		}
+		if err == nil {
+			written = p
+		}
+		// Progress that cannot be written now is written at the next tick.
+	}
+}
+
+// published is the backup as velero-backup.json shows it: ended.
+func published(run berth.Run, outcome berth.Outcome, started, completed time.Time) berth.Backup {
+	return berth.Backup{
+		ID: run.ID, Name: run.Name, Cluster: run.Cluster, Phase: outcome.Phase,
+		Labels: run.Labels, Annotations: run.Annotations, Spec: run.Spec,
+		CreatedAt: run.CreatedAt, StartedAt: &started, CompletedAt: &completed, ExpiresAt: &run.ExpiresAt,
+		Attempt: run.Attempt, Warnings: outcome.Warnings, Errors: outcome.Errors,
+		Progress: &outcome.Progress,
+	}
+}
+
+// verdict is the outcome that an error stands for.
+func verdict(err error) berth.Outcome {
+	if failed, ok := errors.AsType[interface {
+		error
+		Outcome() berth.Outcome
+	}](err); ok {
+		return failed.Outcome()
+	}
+	return berth.Outcome{Phase: berth.PhaseFailed, Reason: "RunFailed", Message: err.Error(), FailureReason: err.Error()}
+}
+
+// giveBack releases a run whose hold was stopped, while its lease still lasts.
+func (w *Worker) giveBack(h *hold) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.ctx), w.config.Lease.Margin)
+	defer cancel()
+	return w.store.Release(ctx, h.run, fmt.Sprintf("worker %s shut down", w.config.ID))
+}
+
+// persist writes until it succeeds while the database is away, as long as the
+// hold lasts: what is known of a backup is not thrown away for a restart of
+// Postgres.
+func (w *Worker) persist(ctx context.Context, write func(context.Context) error) error {
+	backoff := 50 * time.Millisecond
+	for {
+		err := write(ctx)
+		if berth.CodeOf(err) != berth.CodeNotReady {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(context.Cause(ctx), err)
+		case <-time.After(backoff/2 + rand.N(backoff)):
+		}
+		backoff = min(2*backoff, 2*time.Second)
+	}
+}
