@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // Validate lists everything that is wrong with a request as far as it can be
@@ -184,11 +183,18 @@ func selectorProblems(pointer string, selector *metav1.LabelSelector) []FieldErr
 	if selector == nil {
 		return nil
 	}
-	var problems []FieldError
-	for _, e := range metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, field.NewPath("")) {
-		problems = append(problems, FieldError{Pointer: pointer, Code: "invalid", Detail: e.Error()})
+	problems := labelProblems(pointer+"/matchLabels", selector.MatchLabels)
+	expressions := &metav1.LabelSelector{MatchExpressions: selector.MatchExpressions}
+	for _, e := range metav1validation.ValidateLabelSelector(expressions, metav1validation.LabelSelectorValidationOptions{}, nil) {
+		problems = append(problems, FieldError{Pointer: pointer + "/" + fieldPointer(e.Field), Code: "invalid", Detail: e.ErrorBody()})
 	}
 	return problems
+}
+
+// fieldPointer writes a path of apimachinery, such as matchExpressions[0].key,
+// as segments of a JSON pointer.
+func fieldPointer(path string) string {
+	return strings.NewReplacer(".", "/", "[", "/", "]", "").Replace(path)
 }
 
 func sortedKeys(m map[string]string) []string {
