@@ -71,12 +71,14 @@ marked AS (
        AND (l.witness IS NOT NULL OR (NOT l.evaluated AND l.seq NOT IN (SELECT p.seq FROM picked p JOIN free USING (n))))
     RETURNING b.seq, b.cluster_id, b.blocked_by, b.attempt),
 logged AS (
-    INSERT INTO events (at, cluster_id, seq, from_phase, to_phase, reason, worker, fence, attempt, slot)
-    SELECT i.at, a.cluster_id, a.seq, 'Queued', 'ReadyToStart', a.reason, a.worker, a.fence, a.attempt, a.slot
+    INSERT INTO events (at, cluster_id, seq, from_phase, to_phase, reason, blocker, worker, fence, attempt, slot)
+    SELECT i.at, a.cluster_id, a.seq, 'Queued', 'ReadyToStart', a.reason, NULL, a.worker, a.fence, a.attempt, a.slot
       FROM admitted a, instant i
     UNION ALL
+    -- A witness runs from before, or from this very dequeue on.
     SELECT i.at, m.cluster_id, m.seq, 'Queued', 'Queued',
-           CASE WHEN w.slot IS NOT NULL THEN 'RunningOverlap' ELSE 'EarlierQueuedOverlap' END, '', 0, m.attempt, NULL
+           CASE WHEN w.slot IS NOT NULL OR w.seq IN (SELECT seq FROM admitted) THEN 'RunningOverlap' ELSE 'EarlierQueuedOverlap' END,
+           m.blocked_by, '', 0, m.attempt, NULL
       FROM marked m JOIN backups w ON w.seq = m.blocked_by, instant i),
 mirrored AS (
     INSERT INTO mirror_outbox (cluster_id, seq) SELECT cluster_id, seq FROM admitted)
