@@ -310,7 +310,7 @@ func TestGateIsTakenFirst(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := newQueue(t, 2, "a", "b")
-			run := runningWithLostWatcher(t, d)
+			run := runningWithDeparture(t, d)
 			expire(t, d, run)
 			enqueue(t, d, request("candidate", "b"))
 
@@ -339,15 +339,12 @@ func TestGateIsTakenFirst(t *testing.T) {
 	}
 }
 
-// runningWithLostWatcher admits a backup of a, and leaves another one waiting
-// for a backup that is gone.
-func runningWithLostWatcher(tb testing.TB, d *dbtest.Database) berth.Run {
+// runningWithDeparture admits a backup of a that watchers may be left of.
+func runningWithDeparture(tb testing.TB, d *dbtest.Database) berth.Run {
 	tb.Helper()
 	enqueue(tb, d, request("first", "a"))
 	runs := dispatch(tb, d, 1)
-	enqueue(tb, d, request("waits", "a"))
-	dispatch(tb, d, 0)
-	if _, err := connect(tb, d.URL).Exec(context.Background(), "UPDATE backups SET blocked_by = 0 WHERE name = 'waits'"); err != nil {
+	if _, err := connect(tb, d.URL).Exec(context.Background(), "INSERT INTO departures (cluster_id, seq) VALUES (1, $1)", runs[0].Seq); err != nil {
 		tb.Fatal(err)
 	}
 	return runs[0]

@@ -7,8 +7,10 @@
 -- Invariant 3: a Queued backup is never overtaken by a later one that it
 -- overlaps.
 --
--- Candidates are skipped where somebody else has locked them; what is in their
--- way is read plainly, since a blocker that was skipped would be overtaken.
+-- Candidates are skipped where somebody else changes them; what is in their
+-- way is read plainly, since a blocker that was skipped would be overtaken. The
+-- lock leaves the row's key alone: who only refers to a candidate, as the mirror
+-- does, does not make the dequeue skip it.
 -- Of two candidates that overlap, the later one has the earlier as its
 -- predecessor: so all without a predecessor are disjoint, and as many as there
 -- are places can start at once.
@@ -32,7 +34,7 @@ candidates AS MATERIALIZED (
        AND (NOT b.evaluated OR EXISTS (SELECT FROM free))
      ORDER BY b.order_key, b.seq
      LIMIT @budget
-       FOR UPDATE OF b SKIP LOCKED),
+       FOR NO KEY UPDATE OF b SKIP LOCKED),
 looked_at AS MATERIALIZED (
     SELECT k.*, p.seq AS witness
       FROM candidates k, cluster c
