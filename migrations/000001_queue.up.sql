@@ -117,6 +117,9 @@ CREATE TABLE backups (
     resolved           boolean NOT NULL,
     inventory_version  bigint NOT NULL,
     claim              int8multirange NOT NULL,
+    -- The namespaces that the scope names and the exclude label keeps out; of
+    -- everything that is whichever has the label.
+    left_out           int[] NOT NULL DEFAULT '{}',
     -- The contents, frozen at admission: namespaces that existed, named ones
     -- that did not, and those that the exclude label keeps out.
     contents           text[],

@@ -53,8 +53,8 @@ admitted AS (
            contents_missing = (SELECT coalesce(array_agg(n.name ORDER BY n.name), '{}') FROM claims m JOIN namespaces n ON n.id = m.namespace_id
                                 WHERE m.seq = b.seq AND NOT n.present),
            contents_excluded = (SELECT coalesce(array_agg(n.name ORDER BY n.name), '{}') FROM namespaces n
-                                 WHERE n.cluster_id = b.cluster_id AND n.present AND n.excluded AND b.scope <> 'none'
-                                   AND (b.claim @> claim_key(b.cluster_id, n.id) OR b.spec -> 'includedNamespaces' ? n.name))
+                                 WHERE n.cluster_id = b.cluster_id AND n.present AND n.excluded
+                                   AND (b.scope = 'everything' OR n.id = ANY (b.left_out)))
       FROM picked p JOIN free f USING (n), instant i
      WHERE b.seq = p.seq
     RETURNING b.seq, b.id, b.cluster_id, b.name, b.attempt, b.fence, b.slot, b.labels, b.annotations, b.spec, b.created_at, b.enqueued_at,

@@ -8,7 +8,7 @@ WITH wanted AS MATERIALIZED (
       FROM backups b WHERE b.seq = @seq AND b.phase = 'Queued'),
 current AS (
     UPDATE backups b
-       SET inventory_version = @inventory_version, resolved = @resolved, claim = w.claim,
+       SET inventory_version = @inventory_version, resolved = @resolved, claim = w.claim, left_out = @left_out,
            evaluated = b.evaluated AND w.claim = w.former AND w.was_resolved = @resolved,
            blocked_by = CASE WHEN w.claim = w.former AND w.was_resolved = @resolved THEN b.blocked_by END,
            blocked_since = CASE WHEN w.claim = w.former AND w.was_resolved = @resolved THEN b.blocked_since END
