@@ -31,7 +31,7 @@ func TestConcurrentQueue(t *testing.T) {
 	c := newCrowd(t, ctx)
 	c.run(backups)
 
-	h := readHistory(t, c.url)
+	h := readHistory(t, connect(t, c.url), berth.DefaultCluster)
 	h.changes = c.changes
 	h.began = c.began
 	for _, b := range h.backups {

@@ -60,26 +60,26 @@ type queued struct {
 	Name     string
 	OrderKey time.Time
 	Spec     berth.Spec
-	Contents []string
 }
 
 func (q queued) before(other queued) bool {
 	return cmp.Or(q.OrderKey.Compare(other.OrderKey), cmp.Compare(q.Seq, other.Seq)) < 0
 }
 
-// readHistory reads the events and the backups of the default cluster.
-func readHistory(tb testing.TB, url string) history {
+// readHistory reads the events and the backups of a cluster.
+func readHistory(tb testing.TB, conn *pgx.Conn, cluster string) history {
 	tb.Helper()
-	conn := connect(tb, url)
 	h := history{backups: map[int64]queued{}, acknowledged: map[int64]time.Duration{}, began: map[int64]time.Duration{}}
 	h.events = collect[event](tb, conn, `
 		SELECT id, seq, from_phase AS "from", to_phase AS "to", reason, message, blocker, fence, slot
-		  FROM events WHERE cluster_id = 1 ORDER BY id`)
+		  FROM events WHERE cluster_id = (SELECT id FROM clusters WHERE name = $1) ORDER BY id`, cluster)
 	type row struct {
 		queued
 		Spec json.RawMessage
 	}
-	for _, r := range collect[row](tb, conn, "SELECT seq, id, name, order_key, spec, contents FROM backups WHERE cluster_id = 1") {
+	for _, r := range collect[row](tb, conn, `
+		SELECT seq, id, name, order_key, spec
+		  FROM backups WHERE cluster_id = (SELECT id FROM clusters WHERE name = $1)`, cluster) {
 		if err := json.Unmarshal(r.Spec, &r.queued.Spec); err != nil {
 			tb.Fatal(err)
 		}
