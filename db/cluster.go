@@ -80,6 +80,28 @@ func (s *Store) SetStorageLocation(ctx context.Context, location berth.StorageLo
 	})
 }
 
+// EnsureStorageLocation makes a storage location where the cluster has none of
+// that name, and gives back the one that it has.
+func (s *Store) EnsureStorageLocation(ctx context.Context, location berth.StorageLocation) (berth.StorageLocation, error) {
+	c, err := findCluster(ctx, s.pool, location.Cluster)
+	if err != nil {
+		return berth.StorageLocation{}, border(err)
+	}
+	stored := berth.StorageLocation{}
+	err = s.ungated(ctx, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, statement("ensure_location"), pgx.NamedArgs{
+			"cluster_id": c.ID, "name": location.Name, "url": location.URL, "prefix": location.Prefix,
+		})
+		if err != nil {
+			return fmt.Errorf("make storage location %s of cluster %s: %w", location.Name, location.Cluster, err)
+		}
+		stored, err = findLocation(ctx, tx, c.ID, location.Name)
+		return err
+	})
+	stored.Cluster = location.Cluster
+	return stored, err
+}
+
 // StorageLocation finds a storage location; CodeNotFound if there is none.
 func (s *Store) StorageLocation(ctx context.Context, clusterName, name string) (berth.StorageLocation, error) {
 	c, err := findCluster(ctx, s.pool, clusterName)

@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/berth-backup/berth/internal/devenv"
+	"github.com/berth-backup/berth/db/dbtest"
 )
 
-func TestMain(m *testing.M) { os.Exit(devenv.RunTests(m)) }
+func TestMain(m *testing.M) { os.Exit(dbtest.RunTests(m)) }

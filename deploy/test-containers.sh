@@ -19,6 +19,7 @@ say() { printf '\ntest-containers.sh: %s\n' "$*" >&2; }
 export BERTH_TEST_RUN="berth-test-$$"
 export COMPOSE_PROJECT_NAME=$BERTH_TEST_RUN
 export BERTH_IMAGE=berth:$BERTH_TEST_RUN
+export BERTH_CONCURRENT_BACKUPS=2
 state=$(mktemp -d)
 readonly state
 export BERTH_DEMO_STATE=$state
@@ -123,20 +124,27 @@ compose_up() {
 
 # --- the tests ---
 
-# The five-backup demo. It finds the API, the cluster and the way to start the worker in its environment.
+# The address of Postgres on the network of the containers, which the host reaches: it is published nowhere.
+postgres_address() {
+  docker inspect --format '{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}' "$(compose ps --quiet postgres)"
+}
+
+# The five-backup demo. It finds the API, the cluster, the events, the archives and the way to start the worker in its
+# environment.
 run_demo() {
   cd "$root"
   BERTH_DEMO_URL=http://127.0.0.1:$BERTH_HTTP_PORT \
     BERTH_DEMO_KUBECONFIG=$state/kubeconfig-host \
+    BERTH_DEMO_DATABASE_URL="postgres://berth:berth@$(postgres_address):5432/berth?sslmode=disable" \
+    BERTH_DEMO_DATA=$(docker volume inspect --format '{{.Mountpoint}}' "${COMPOSE_PROJECT_NAME}_data") \
     BERTH_DEMO_START_WORKER="$deploy/compose.sh --profile demo up --detach berth-worker" \
-    go run ./internal/demo -against compose
+    go run ./internal/devenv/demo -against compose
 }
 
 test_db() {
   say "the db suite on Postgres 18 in a container"
   "$deploy/images.sh" postgres
-  (cd "$root" && BERTH_TEST_POSTGRES=container go test -race -count=1 -run Container ./internal/devenv)
-  (cd "$root" && BERTH_TEST_POSTGRES=container go test -race ./db/...)
+  (cd "$root" && BERTH_TEST_POSTGRES=container go test -race -count=1 -tags containers ./db/...)
 }
 
 test_demo() {

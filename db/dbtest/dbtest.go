@@ -16,7 +16,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/berth-backup/berth/db"
-	"github.com/berth-backup/berth/internal/devenv"
 	"github.com/berth-backup/berth/migrations"
 )
 
@@ -32,7 +31,7 @@ type Database struct {
 func New(tb testing.TB) *Database {
 	tb.Helper()
 	ctx := context.Background()
-	server := devenv.TestPostgres(tb).URL
+	server := serverURL(tb)
 	name := "berth_test_" + strings.ToLower(rand.Text()[:16])
 	if err := create(ctx, server, name); err != nil {
 		tb.Fatalf("make a database for the test: %v", err)
@@ -54,7 +53,7 @@ func New(tb testing.TB) *Database {
 func Empty(tb testing.TB) (databaseURLOf string) {
 	tb.Helper()
 	ctx := context.Background()
-	server := devenv.TestPostgres(tb).URL
+	server := serverURL(tb)
 	name := "berth_test_" + strings.ToLower(rand.Text()[:16])
 	if err := admin(ctx, server, "create database "+name); err != nil {
 		tb.Fatalf("make a database for the test: %v", err)

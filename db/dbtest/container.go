@@ -1,4 +1,4 @@
-package devenv
+package dbtest
 
 import (
 	"context"

@@ -1,9 +1,10 @@
-package devenv
+//go:build containers
+
+package dbtest
 
 import (
 	"context"
 	"crypto/rand"
-	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -12,9 +13,6 @@ import (
 )
 
 func TestStartPostgresContainer(t *testing.T) {
-	if os.Getenv("BERTH_TEST_POSTGRES") != "container" {
-		t.Skip("needs a Docker engine and postgres:18: deploy/test-containers.sh")
-	}
 	run := rand.Text()
 	t.Setenv("BERTH_TEST_RUN", run)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -1,0 +1,51 @@
+# Every target says what it does: make help
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+GO ?= go
+ENVIRONMENT := $(GO) run ./internal/devenv/run
+
+.PHONY: help
+help: ## show this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## run the five-backup example on a real Postgres and a real Kubernetes API
+	$(GO) run ./internal/devenv/demo
+
+.PHONY: dev
+dev: ## keep Postgres, a Kubernetes API, berth server and berth worker running
+	$(GO) run ./internal/devenv/demo -dev
+
+.PHONY: test
+test: ## run all tests; POSTGRES=15 … 18 names a version
+	$(ENVIRONMENT) $(if $(POSTGRES),-postgres $(POSTGRES)) -- $(GO) test -race -timeout 30m ./...
+
+.PHONY: test-db-18
+test-db-18: ## run the tests of the database on Postgres 18
+	$(ENVIRONMENT) -postgres 18 -no-kubernetes -- $(GO) test -race -timeout 30m ./db/... ./migrations/...
+
+.PHONY: test-containers
+test-containers: ## build the images, run the tests of the database and the demo in containers
+	deploy/test-containers.sh
+
+.PHONY: build
+build: ## build bin/berth
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/berth ./cmd/berth
+
+.PHONY: image
+image: ## build the container image berth:dev
+	deploy/images.sh berth
+
+.PHONY: generate
+generate: ## generate the API's server and client from openapi.yaml
+	tools/generate.sh
+
+.PHONY: verify
+verify: ## fail if what is generated, or go.mod, is not up to date
+	tools/verify.sh
+
+.PHONY: lint
+lint: ## gofmt, go vet, staticcheck
+	tools/lint.sh

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/berth-backup/berth"
+	"github.com/berth-backup/berth/db"
+	"github.com/berth-backup/berth/k8ssync"
+	"github.com/berth-backup/berth/worker"
+	"github.com/berth-backup/berth/worker/backup"
+)
+
+type workerFlags struct {
+	databaseURL       string
+	cluster           string
+	kubeconfig        string
+	namespace         string
+	concurrentBackups int
+	maxBackups        int
+	recheck           time.Duration
+	shutdownGrace     time.Duration
+	mirrorQPS         float64
+	lease             worker.Lease
+	storage           storageFlags
+	reaper            reaperFlags
+}
+
+func workerCommand() *cobra.Command {
+	var f workerFlags
+	command := &cobra.Command{
+		Use:   "worker",
+		Short: "Run the backups of one cluster",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return work(cmd.Context(), f) },
+	}
+	flags := command.Flags()
+	addDatabaseFlag(flags, &f.databaseURL)
+	flags.StringVar(&f.cluster, "cluster", berth.DefaultCluster, "name of the cluster")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "file that says how to reach the cluster (default: KUBECONFIG, the service account, ~/.kube/config)")
+	flags.StringVar(&f.namespace, "velero-namespace", "velero", "Kubernetes namespace of the Backup objects")
+	flags.IntVar(&f.concurrentBackups, "concurrent-backups", 0, "set how many backups of the cluster may run at once (default: leave it)")
+	flags.IntVar(&f.maxBackups, "max-backups", 0, "how many backups this worker runs at once (default: as many as the cluster's limit)")
+	flags.DurationVar(&f.recheck, "recheck-interval", 2*time.Second, "how often to look at the queue without a hint")
+	flags.DurationVar(&f.shutdownGrace, "shutdown-grace", 5*time.Minute, "how long running backups may go on after SIGTERM")
+	flags.Float64Var(&f.mirrorQPS, "mirror-qps", 50, "writes of Backup objects a second at most")
+	flags.DurationVar(&f.lease.TTL, "lease-ttl", 60*time.Second, "how long a worker may be silent before its backups count as lost")
+	flags.DurationVar(&f.lease.Renew, "lease-renew", 20*time.Second, "how often a worker renews its leases")
+	flags.DurationVar(&f.lease.Margin, "lease-margin", 10*time.Second, "how long before the end of its lease a worker stops by itself")
+	f.storage.add(flags)
+	f.reaper.add(flags)
+	return command
+}
+
+func (f workerFlags) check() error {
+	if f.concurrentBackups < 0 || f.maxBackups < 0 {
+		return errors.New("--concurrent-backups and --max-backups cannot be negative")
+	}
+	if f.recheck <= 0 || f.shutdownGrace < 0 || f.mirrorQPS <= 0 {
+		return errors.New("--recheck-interval and --mirror-qps must be positive, --shutdown-grace cannot be negative")
+	}
+	return errors.Join(requireDatabase(f.databaseURL), f.reaper.check(), f.lease.Check())
+}
+
+// work runs a worker until ctx ends and its backups have ended or are back in
+// the queue.
+func work(ctx context.Context, f workerFlags) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	log := newLog()
+	config, err := kubernetesConfig(f.kubeconfig)
+	if err != nil {
+		return err
+	}
+	store, err := db.Open(ctx, f.databaseURL)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	if err := prepareCluster(ctx, store, f); err != nil {
+		return err
+	}
+	cluster, err := backup.NewCluster(config, backup.Options{})
+	if err != nil {
+		return err
+	}
+	inventory, err := k8ssync.NewInventory(config, store, k8ssync.InventoryOptions{Cluster: f.cluster, Log: log})
+	if err != nil {
+		return err
+	}
+	id := workerID()
+	wake := make(chan struct{}, 1)
+	mirror, err := k8ssync.NewMirror(config, store, k8ssync.MirrorOptions{
+		Cluster: f.cluster, Namespace: f.namespace, Holder: id, QPS: f.mirrorQPS, Wake: wake, Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	w := worker.New(store, engine{cluster: cluster, store: store, namespace: f.namespace}, worker.Config{
+		Cluster: f.cluster, ID: id, MaxBackups: f.maxBackups, Lease: f.lease, Recheck: f.recheck,
+		ShutdownGrace: f.shutdownGrace, Ready: inventory.Synced(), Log: log,
+	})
+
+	// The loops outlive ctx: what still runs has to be mirrored and watched.
+	alive, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var loops sync.WaitGroup
+	defer loops.Wait()
+	defer stop()
+	loops.Go(func() { f.reaper.reaper(store, log).Run(alive) })
+	loops.Go(func() { worker.Janitor{Store: store, Log: log}.Run(alive) })
+	loops.Go(func() { _ = inventory.Run(alive) })
+	loops.Go(func() { _ = mirror.Run(alive) })
+	hint := make(chan struct{}, 1)
+	loops.Go(func() { listen(alive, store, []string{db.ChannelQueue, db.ChannelMirror}, log, hint) })
+	loops.Go(func() { fanOut(alive, hint, w.Kick, wake) })
+	log.Info("working", "cluster", f.cluster, "worker", id)
+	return w.Run(ctx)
+}
+
+// prepareCluster makes the cluster known and sets what the command line sets.
+func prepareCluster(ctx context.Context, store *db.Store, f workerFlags) error {
+	if err := store.AddCluster(ctx, f.cluster); err != nil {
+		return err
+	}
+	if err := ensureLocation(ctx, store, f.storage, f.cluster); err != nil {
+		return err
+	}
+	if f.concurrentBackups == 0 {
+		return nil
+	}
+	stored, err := store.ConcurrentBackups(ctx, f.cluster)
+	if err != nil || stored == f.concurrentBackups {
+		return err
+	}
+	newLog().Info("changing the limit of the cluster", "cluster", f.cluster, "stored", stored, "concurrentBackups", f.concurrentBackups)
+	return store.SetConcurrentBackups(ctx, f.cluster, f.concurrentBackups)
+}
+
+// fanOut passes each hint on to the dispatcher and to the mirror.
+func fanOut(ctx context.Context, hint <-chan struct{}, kick func(), wake chan<- struct{}) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hint:
+		}
+		kick()
+		select {
+		case wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// kubernetesConfig reads the kubeconfig that is named, else what kubectl and
+// client-go would use.
+func kubernetesConfig(path string) (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = path
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	return config, nil
+}
+
+// workerID names this process: a restart is another worker.
+func workerID() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), strings.ToLower(rand.Text()[:6]))
+}

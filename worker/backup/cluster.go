@@ -1,0 +1,79 @@
+package backup
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+)
+
+// Options set up the access to a cluster. The zero value is useful.
+type Options struct {
+	// PageSize is how many objects one request of a list asks for. Default 500.
+	PageSize int
+	// ConcurrentLists is how many lists one backup reads at a time. Default 4.
+	ConcurrentLists int
+	// RequestTimeout is how long the API server may send nothing before a
+	// request is given up. Default 60 s.
+	RequestTimeout time.Duration
+	// RetryWait is the pause before a failed page is asked for again; it
+	// doubles each time. Default 200 ms.
+	RetryWait time.Duration
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.PageSize < 0 || o.ConcurrentLists < 0 || o.RequestTimeout < 0 || o.RetryWait < 0 {
+		return Options{}, errors.New("the options of a cluster cannot be negative")
+	}
+	if o.PageSize == 0 {
+		o.PageSize = 500
+	}
+	if o.ConcurrentLists == 0 {
+		o.ConcurrentLists = 4
+	}
+	if o.RequestTimeout == 0 {
+		o.RequestTimeout = time.Minute
+	}
+	if o.RetryWait == 0 {
+		o.RetryWait = 200 * time.Millisecond
+	}
+	return o, nil
+}
+
+// Cluster reads one Kubernetes cluster. All runs of a process share it.
+type Cluster struct {
+	options Options
+	config  *rest.Config
+	http    *http.Client
+	rest    rest.Interface
+}
+
+// NewCluster makes the access to the cluster that config names. It sends no
+// request. Requests have no limit of the client's own: the API server has its
+// priority and fairness.
+func NewCluster(config *rest.Config, options Options) (*Cluster, error) {
+	options, err := options.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{options: options, config: rest.CopyConfig(config)}
+	c.config.QPS = -1
+	c.config.UserAgent = "berth"
+	// A list takes as long as it takes; its silences are bounded instead.
+	c.config.Timeout = 0
+	// Objects are compressed once, on their way to the archive. Compressing
+	// them for the way here as well costs both ends more than it saves.
+	c.config.DisableCompression = true
+	if c.http, err = rest.HTTPClientFor(c.config); err != nil {
+		return nil, fmt.Errorf("access to the cluster: %w", err)
+	}
+	client, err := discovery.NewDiscoveryClientForConfigAndClient(c.config, c.http)
+	if err != nil {
+		return nil, fmt.Errorf("access to the cluster: %w", err)
+	}
+	c.rest = client.RESTClient()
+	return c, nil
+}

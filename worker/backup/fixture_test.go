@@ -1,0 +1,358 @@
+package backup_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-backup/berth"
+	"github.com/berth-backup/berth/internal/devenv"
+	"github.com/berth-backup/berth/objectstore"
+	"github.com/berth-backup/berth/worker/backup"
+)
+
+// fixture is what most tests need: the API server, and a store of the test's own.
+type fixture struct {
+	*testing.T
+	config *rest.Config
+	// objects makes and reads objects; never used by what is tested.
+	objects dynamic.Interface
+	cluster *backup.Cluster
+	store   *objectstore.Store
+	// root is the store's folder on the disk.
+	root string
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	f := &fixture{T: t, config: devenv.TestKubernetes(t).Config, root: t.TempDir()}
+	var err error
+	if f.objects, err = dynamic.NewForConfig(f.config); err != nil {
+		t.Fatal(err)
+	}
+	f.cluster = f.clusterOf(f.config, backup.Options{})
+	if f.store, err = objectstore.Open(t.Context(), "file://"+filepath.ToSlash(f.root), "east"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return f
+}
+
+func (f *fixture) clusterOf(config *rest.Config, options backup.Options) *backup.Cluster {
+	f.Helper()
+	if options.RetryWait == 0 {
+		options.RetryWait = time.Millisecond
+	}
+	c, err := backup.NewCluster(config, options)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return c
+}
+
+func (f *fixture) namespace(prefix string) string {
+	f.Helper()
+	return devenv.TestNamespace(f.T, devenv.TestKubernetes(f.T), prefix)
+}
+
+// run is an admitted backup of the given namespaces, all of which exist.
+func run(namespaces ...string) berth.Run {
+	now := time.Now()
+	return berth.Run{
+		ID: uuid.Must(uuid.NewV7()), Cluster: berth.DefaultCluster, Name: "nightly", Attempt: 1, Fence: 7,
+		Spec:     berth.Spec{IncludedNamespaces: namespaces},
+		Contents: berth.Contents{Names: namespaces},
+		ReadyAt:  now, ExpiresAt: now.Add(berth.DefaultTTL),
+	}
+}
+
+// everything is an admitted backup of the whole cluster as it is now.
+func (f *fixture) everything() berth.Run {
+	f.Helper()
+	r := run()
+	for _, ns := range f.list("", "v1", "namespaces", "").Items {
+		r.Contents.Names = append(r.Contents.Names, ns.GetName())
+	}
+	return r
+}
+
+func (f *fixture) take(job backup.Job) *backup.Taken {
+	f.Helper()
+	if job.Workers == 0 {
+		job.Workers = 2
+	}
+	taken, err := backup.Take(f.Context(), f.cluster, f.store, job)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return taken
+}
+
+func (f *fixture) takeAndPublish(r berth.Run) *backup.Taken {
+	f.Helper()
+	taken := f.take(backup.Job{Run: r})
+	if err := taken.Publish(f.Context(), rowOf(r, taken.Outcome), "velero"); err != nil {
+		f.Fatal(err)
+	}
+	return taken
+}
+
+// rowOf is the row of a run that has just ended.
+func rowOf(r berth.Run, o berth.Outcome) berth.Backup {
+	started, ended := r.ReadyAt, r.ReadyAt.Add(time.Second)
+	return berth.Backup{
+		ID: r.ID, Name: r.Name, Cluster: r.Cluster, Phase: o.Phase, Spec: r.Spec,
+		CreatedAt: r.ReadyAt, StartedAt: &started, CompletedAt: &ended, ExpiresAt: &r.ExpiresAt,
+		Progress: &o.Progress, Attempt: r.Attempt, Warnings: o.Warnings, Errors: o.Errors, Version: 5,
+	}
+}
+
+func (f *fixture) object(name string) []byte {
+	f.Helper()
+	r, err := f.store.Read(f.Context(), "nightly", name)
+	if err != nil {
+		f.Fatal(err)
+	}
+	body, err := io.ReadAll(r)
+	if err := errors.Join(err, r.Close()); err != nil {
+		f.Fatal(err)
+	}
+	return body
+}
+
+// gunzipped is the content of an artefact.
+func (f *fixture) gunzipped(name string) []byte {
+	f.Helper()
+	r, err := gzip.NewReader(bytes.NewReader(f.object(name)))
+	if err != nil {
+		f.Fatal(err)
+	}
+	body, err := io.ReadAll(r)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return body
+}
+
+// files unpacks the archive.
+func (f *fixture) files() map[string][]byte {
+	f.Helper()
+	files := map[string][]byte{}
+	r := tar.NewReader(bytes.NewReader(f.gunzipped("nightly.tar.gz")))
+	for {
+		header, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return files
+		}
+		if err != nil {
+			f.Fatal(err)
+		}
+		if header.Typeflag != tar.TypeReg || header.Mode != 0o755 {
+			f.Errorf("%s has type %q and mode %o", header.Name, header.Typeflag, header.Mode)
+		}
+		if files[header.Name] != nil {
+			f.Errorf("%s stands twice in the archive", header.Name)
+		}
+		if files[header.Name], err = io.ReadAll(r); err != nil {
+			f.Fatal(err)
+		}
+	}
+}
+
+// plainPaths are those of the archive's objects, without the paths that name a version.
+func (f *fixture) plainPaths() []string {
+	f.Helper()
+	var paths []string
+	for name := range maps.Keys(f.files()) {
+		if strings.HasPrefix(name, "resources/") && !strings.Contains(name, "-preferredversion/") {
+			paths = append(paths, name)
+		}
+	}
+	slices.Sort(paths)
+	return paths
+}
+
+func (f *fixture) storeHolds() []string {
+	f.Helper()
+	names, err := f.store.List(f.Context(), "nightly")
+	if err != nil {
+		f.Fatal(err)
+	}
+	slices.Sort(names)
+	return names
+}
+
+type results struct{ Errors, Warnings issues }
+
+type issues struct {
+	Velero, Cluster []string
+	Namespaces      map[string][]string
+}
+
+func (f *fixture) results() results {
+	f.Helper()
+	var r results
+	if err := json.Unmarshal(f.gunzipped("nightly-results.gz"), &r); err != nil {
+		f.Fatal(err)
+	}
+	return r
+}
+
+func (f *fixture) list(group, version, resource, namespace string) *unstructured.UnstructuredList {
+	f.Helper()
+	gvr := schema.GroupVersionResource{Group: group, Version: version, Resource: resource}
+	list, err := f.objects.Resource(gvr).Namespace(namespace).List(f.Context(), metav1.ListOptions{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	return list
+}
+
+// configMap makes a ConfigMap; change, if not nil, makes it special.
+func (f *fixture) configMap(namespace, name string, change func(*unstructured.Unstructured)) {
+	f.Helper()
+	o := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap",
+		"metadata": map[string]any{"name": name, "namespace": namespace},
+		"data":     map[string]any{"text": strings.Repeat("x", 100)},
+	}}
+	if change != nil {
+		change(o)
+	}
+	gvr := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	if _, err := f.objects.Resource(gvr).Namespace(namespace).Create(f.Context(), o, metav1.CreateOptions{}); err != nil {
+		f.Fatal(err)
+	}
+}
+
+func labelled(pairs ...string) func(*unstructured.Unstructured) {
+	return func(o *unstructured.Unstructured) {
+		labels := map[string]string{}
+		for pair := range slices.Chunk(pairs, 2) {
+			labels[pair[0]] = pair[1]
+		}
+		o.SetLabels(labels)
+	}
+}
+
+// apply creates the objects of a file of testdata, each placeholder replaced.
+// Cluster-scoped ones go when the test ends.
+func (f *fixture) apply(file, namespace string, replace ...string) []*unstructured.Unstructured {
+	f.Helper()
+	body, err := os.ReadFile(filepath.Join("testdata", file))
+	if err != nil {
+		f.Fatal(err)
+	}
+	text := strings.NewReplacer(append(replace, "NAMESPACE", namespace)...).Replace(string(body))
+	var made []*unstructured.Unstructured
+	for document := range strings.SplitSeq(text, "\n---\n") {
+		o := &unstructured.Unstructured{}
+		raw, err := yaml.YAMLToJSON([]byte(document))
+		if err != nil {
+			f.Fatal(err)
+		}
+		if err := o.UnmarshalJSON(raw); err != nil {
+			f.Fatalf("%v in %s", err, document)
+		}
+		made = append(made, f.create(o, namespace))
+	}
+	return made
+}
+
+func (f *fixture) create(o *unstructured.Unstructured, namespace string) *unstructured.Unstructured {
+	f.Helper()
+	gvk := o.GroupVersionKind()
+	client := f.objects.Resource(schema.GroupVersionResource{Group: gvk.Group, Version: gvk.Version, Resource: pluralOf(gvk.Kind)})
+	var resource dynamic.ResourceInterface = client
+	if namespace != "" {
+		resource = client.Namespace(namespace)
+	}
+	// A custom resource is served a moment after its definition is made.
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		made, err := resource.Create(f.Context(), o, metav1.CreateOptions{})
+		if apierrors.IsNotFound(err) && time.Now().Before(deadline) {
+			continue
+		}
+		if err != nil {
+			f.Fatalf("make %s %s: %v", gvk.Kind, o.GetName(), err)
+		}
+		if namespace == "" {
+			f.Cleanup(func() {
+				ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+				defer cancel()
+				if err := resource.Delete(ctx, o.GetName(), metav1.DeleteOptions{}); err != nil {
+					f.Errorf("remove %s %s: %v", gvk.Kind, o.GetName(), err)
+				}
+			})
+		}
+		return made
+	}
+}
+
+func pluralOf(kind string) string {
+	lower := strings.ToLower(kind)
+	switch {
+	case lower == "endpoints":
+		return lower
+	case strings.HasSuffix(lower, "policy"), strings.HasSuffix(lower, "capacity"):
+		return strings.TrimSuffix(lower, "y") + "ies"
+	case strings.HasSuffix(lower, "s"):
+		return lower + "es"
+	}
+	return lower + "s"
+}
+
+// certificateRequest is a request that the API server accepts.
+func certificateRequest(t *testing.T) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "test"}}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request}))
+}
+
+func suffixOf(namespace string) string { return namespace[strings.LastIndex(namespace, "-")+1:] }
+
+func randomIP() string {
+	b := make([]byte, 2)
+	_, _ = rand.Read(b)
+	return fmt.Sprintf("10.250.%d.%d", b[0], b[1])
+}

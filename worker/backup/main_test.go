@@ -1,0 +1,26 @@
+package backup_test
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/berth-backup/berth/internal/devenv"
+)
+
+func TestMain(m *testing.M) {
+	code := devenv.RunTests(m)
+	// Connections that are kept for the next request are no leak.
+	err := goleak.Find(
+		goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
+		goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
+		goleak.IgnoreAnyFunction("golang.org/x/net/http2.(*clientConnReadLoop).run"),
+		goleak.IgnoreAnyFunction("net/http.(*http2clientConnReadLoop).run"))
+	if code == 0 && err != nil {
+		fmt.Fprintln(os.Stderr, "goroutines outlive the tests:", err)
+		code = 1
+	}
+	os.Exit(code)
+}

@@ -1,0 +1,133 @@
+// Package backup takes one backup: it finds out what a cluster has, lists what
+// the spec asks for and streams it into an archive of Velero's format 1.1.0.
+//
+// Two invariants hold at every instant, also when the process is killed: an
+// object of the store that belongs to another backup is never changed, and a
+// backup is visible (its velero-backup.json exists) only when all of it is there.
+package backup
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"k8s.io/apimachinery/pkg/version"
+
+	"github.com/berth-backup/berth"
+)
+
+// Job is one attempt to take a backup.
+type Job struct {
+	Run berth.Run
+	// Workers is how many goroutines bring objects into the archive (Velero's
+	// item block worker count). Default 1.
+	Workers int
+	// Progress, if set, is called from several goroutines, one at a time, for
+	// every some objects: it must be cheap. UpdatedAt is not set.
+	Progress func(berth.Progress)
+}
+
+// Taken is a backup whose artefacts are written, and that does not exist yet.
+type Taken struct {
+	// Outcome is Completed or PartiallyFailed with its counts.
+	Outcome berth.Outcome
+	// Adopted says that a former attempt had published the backup: Outcome is
+	// what it recorded.
+	Adopted bool
+	// Artefacts are what was written, in Velero's terms everything but
+	// velero-backup.json.
+	Artefacts []Artefact
+	// ServerVersion is that of the cluster's API server; empty where Adopted.
+	ServerVersion version.Info
+
+	folder folder
+}
+
+// Take takes a backup, as far as it can be taken without being visible: Publish
+// makes it exist. Parts that cannot be read are errors of the outcome. Take
+// itself fails with a *Failure where another attempt would fare the same, with
+// berth.ErrLeaseLost where a later attempt has begun, and with any other error
+// where circumstances forbid it. When ctx ends it stops at once and leaves at
+// most whole objects that precede velero-backup.json. No goroutine outlives it.
+func Take(ctx context.Context, cluster *Cluster, store Store, job Job) (taken *Taken, err error) {
+	err = guarded(func() error {
+		taken, err = take(ctx, cluster, folder{store, job.Run}, job)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("take backup %s: %w", job.Run.Name, err)
+	}
+	return taken, nil
+}
+
+func take(ctx context.Context, cluster *Cluster, f folder, job Job) (*Taken, error) {
+	if adopted, err := f.adopt(ctx); adopted != nil || err != nil {
+		return adopted, err
+	}
+	found, err := cluster.discover(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p, err := planOf(job.Run, found)
+	if err != nil {
+		return nil, err
+	}
+	claim, err := f.claim(ctx)
+	if err != nil {
+		return nil, err
+	}
+	log := newRunLog()
+	c := &collector{
+		cluster: cluster, plan: p, workers: max(job.Workers, 1),
+		results: &results{log: log}, meter: &meter{report: job.Progress},
+	}
+	log.info("backup started", "name", job.Run.Name, "id", job.Run.ID, "attempt", job.Run.Attempt, "fence", job.Run.Fence,
+		"kubernetes", found.version.GitVersion, "namespaces", len(job.Run.Contents.Names))
+	for _, l := range p.errors {
+		c.results.error(l.namespace, l.text)
+	}
+	for _, l := range p.warnings {
+		c.results.warning(l.namespace, l.text)
+	}
+	tarball, err := f.create(ctx, ObjectName(job.Run.Name, ArtefactArchive), func(w io.Writer) error { return c.archiveTo(ctx, w) })
+	if err != nil {
+		return nil, err
+	}
+	tarball.Name = ArtefactArchive
+	c.warnOfNewNamespaces(ctx)
+	outcome := c.outcome()
+	log.info("backup collected", "phase", outcome.Phase, "items", outcome.Progress.ItemsBackedUp,
+		"errors", outcome.Errors, "warnings", outcome.Warnings)
+	descriptions, err := f.writeDescriptions(ctx, log, c.results, resourceListOf(p.stages))
+	if err != nil {
+		return nil, err
+	}
+	return &Taken{
+		Outcome: outcome, Artefacts: append([]Artefact{claim, tarball}, descriptions...),
+		ServerVersion: found.version, folder: f,
+	}, nil
+}
+
+// archiveTo writes the archive of everything that the plan lists.
+func (c *collector) archiveTo(ctx context.Context, w io.Writer) error {
+	a, err := newArchive(w, time.Now())
+	if err != nil {
+		return err
+	}
+	c.archive = a
+	collectErr := c.collect(ctx)
+	closeErr := a.close()
+	if collectErr != nil {
+		return collectErr
+	}
+	return closeErr
+}
+
+func (c *collector) outcome() berth.Outcome {
+	o := berth.Outcome{Phase: berth.PhaseCompleted, Progress: c.meter.progress()}
+	if o.Errors, o.Warnings = c.results.counts(); o.Errors > 0 {
+		o.Phase = berth.PhasePartiallyFailed
+	}
+	return o
+}
