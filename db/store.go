@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/berth-backup/berth"
@@ -63,7 +64,8 @@ func (s *Store) Ready(ctx context.Context) error {
 	var dirty bool
 	err := s.pool.QueryRow(ctx, statement("schema_version")).Scan(&version, &dirty)
 	switch {
-	case sqlState(err) == undefinedTable:
+	case sqlState(err) == undefinedTable || errors.Is(err, pgx.ErrNoRows):
+		// No migration has run yet, or all were taken back.
 		version = 0
 	case err != nil:
 		return border(fmt.Errorf("read the schema's version: %w", err))

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"time"
 
 	"github.com/golang-migrate/migrate/v4"
 	"github.com/golang-migrate/migrate/v4/database/pgx/v5"
@@ -65,10 +66,13 @@ func with(ctx context.Context, databaseURL string, do func(*migrate.Migrate) err
 	if err != nil {
 		return fmt.Errorf("read the database URL: %w", err)
 	}
+	if config.ConnectTimeout == 0 {
+		config.ConnectTimeout = 5 * time.Second
+	}
 	sqlDB := stdlib.OpenDB(*config)
 	defer func() { err = errors.Join(err, sqlDB.Close()) }()
 	if err := sqlDB.PingContext(ctx); err != nil {
-		return err
+		return fmt.Errorf("migrate: %w", err)
 	}
 	source, err := iofs.New(files, ".")
 	if err != nil {

@@ -27,14 +27,19 @@ func (w *Worker) dispatch(ctx, alive context.Context) {
 	case <-w.config.Ready:
 	}
 	for ctx.Err() == nil {
-		if err := w.dequeue(ctx, alive); err != nil && ctx.Err() == nil {
+		if err := w.dequeue(alive); err != nil {
 			w.config.Log.Warn("dequeue", "cluster", w.config.Cluster, "error", err)
 		}
 		w.await(ctx)
 	}
 }
 
-func (w *Worker) dequeue(ctx, alive context.Context) error {
+// dequeue asks the queue once and starts what it admits. The end of the worker
+// does not interrupt it: what is admitted and not taken would cost an attempt.
+func (w *Worker) dequeue(alive context.Context) error {
+	// Later than this, what it admits could not be trusted any more.
+	ctx, cancel := context.WithTimeout(alive, w.config.Lease.TTL-w.config.Lease.Margin)
+	defer cancel()
 	if _, err := w.store.ReleaseStaleWatchers(ctx, w.config.Cluster); err != nil {
 		return err
 	}

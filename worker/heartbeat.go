@@ -46,12 +46,12 @@ func (w *Worker) renew(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	gone := make(map[int64]int64, len(lost))
+	gone := make(map[int64]bool, len(lost))
 	for _, run := range lost {
-		gone[run.Seq] = run.Fence
+		gone[run.Fence] = true
 	}
 	for _, h := range holds {
-		if fence, ok := gone[h.run.Seq]; ok && fence == h.run.Fence {
+		if gone[h.run.Fence] {
 			h.stop(berth.ErrLeaseLost)
 			continue
 		}

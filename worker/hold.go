@@ -26,13 +26,21 @@ func newHold(parent context.Context, run berth.Run, until time.Time) *hold {
 	h := &hold{run: run}
 	h.ctx, h.cancel = context.WithCancelCause(parent)
 	h.expiry = time.AfterFunc(time.Until(until), func() { h.cancel(berth.ErrLeaseLost) })
+	h.extend(until)
 	return h
 }
 
-// extend trusts the lease until then. A hold that has ended stays so.
+// extend trusts the lease until then. A hold that has ended stays so. Where
+// then is over, as after the process was stopped, it ends here and now: the
+// timer would fire a moment later, beside what the run does.
 func (h *hold) extend(until time.Time) {
-	if h.ctx.Err() == nil {
-		h.expiry.Reset(time.Until(until))
+	left := time.Until(until)
+	switch {
+	case h.ctx.Err() != nil:
+	case left <= 0:
+		h.stop(berth.ErrLeaseLost)
+	default:
+		h.expiry.Reset(left)
 	}
 }
 

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -51,12 +52,12 @@ func (m Marker) mark(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// One cluster's trouble is not in another one's way.
+	var failures []error
 	for _, name := range clusters {
 		done, err := m.Store.Dispatch(ctx, berth.DispatchRequest{Cluster: name})
-		if err != nil {
-			return err
-		}
+		failures = append(failures, err)
 		logPassedOver(m.Log, done.PassedOver)
 	}
-	return nil
+	return errors.Join(failures...)
 }

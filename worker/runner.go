@@ -22,8 +22,9 @@ type RunStore interface {
 }
 
 // Engine takes one backup: everything up to the object that makes it visible.
-// An error that holds a berth.Outcome (see Failed) is a verdict on the backup;
-// any other one fails it with the error's text.
+// An error with a method Outcome() berth.Outcome is a verdict on the backup; one
+// of berth.CodeNotReady says that the database was away and Take is to be called
+// again; any other one fails the backup with the error's text.
 type Engine interface {
 	Take(ctx context.Context, run berth.Run, progress func(berth.Progress)) (Taken, error)
 }
@@ -45,35 +46,40 @@ const progressInterval = time.Second
 func (w *Worker) run(h *hold) {
 	log := w.config.Log.With("backup", h.run.Name, "id", h.run.ID, "attempt", h.run.Attempt)
 	outcome, err := w.carryOut(h)
+	if err != nil && h.ctx.Err() == nil && !errors.Is(err, berth.ErrLeaseLost) {
+		outcome, err = verdict(err), nil
+	}
+	if err == nil {
+		err = w.write(h.ctx, func(ctx context.Context) error { return w.store.Finish(ctx, h.run, outcome) })
+	}
 	switch {
+	case err == nil:
+		log.Info("backup ended", "phase", outcome.Phase, "items", outcome.Progress.ItemsBackedUp,
+			"warnings", outcome.Warnings, "errors", outcome.Errors, "reason", outcome.Message)
 	case h.lost() || errors.Is(err, berth.ErrLeaseLost):
-		log.Warn("backup lost: another attempt has it", "error", err)
-		return
+		log.Warn("backup given up: its lease is lost", "error", err)
 	case errors.Is(context.Cause(h.ctx), errShutdown):
 		if err := w.giveBack(h); err != nil {
 			log.Warn("give the backup back", "error", err)
 			return
 		}
 		log.Info("backup is back in the queue: the worker is shutting down")
-		return
-	case err != nil:
-		outcome = verdict(err)
+	default:
+		log.Error("backup's end cannot be written: its lease will run out", "phase", outcome.Phase, "error", err)
 	}
-	if err := w.persist(h.ctx, func(ctx context.Context) error { return w.store.Finish(ctx, h.run, outcome) }); err != nil {
-		log.Warn("finish the backup", "phase", outcome.Phase, "error", err)
-		return
-	}
-	log.Info("backup ended", "phase", outcome.Phase, "items", outcome.Progress.ItemsBackedUp,
-		"warnings", outcome.Warnings, "errors", outcome.Errors, "reason", outcome.Message)
 }
 
 // carryOut does the work and gives the outcome that the row is to show.
 func (w *Worker) carryOut(h *hold) (berth.Outcome, error) {
-	if err := w.persist(h.ctx, func(ctx context.Context) error { return w.store.Start(ctx, h.run) }); err != nil {
+	if err := w.write(h.ctx, func(ctx context.Context) error { return w.store.Start(ctx, h.run) }); err != nil {
 		return berth.Outcome{}, err
 	}
 	started := time.Now()
-	taken, err := w.takeReporting(h)
+	var taken Taken
+	err := outlast(h.ctx, func() (err error) {
+		taken, err = w.takeReporting(h)
+		return err
+	})
 	if err != nil {
 		return berth.Outcome{}, err
 	}
@@ -83,7 +89,7 @@ func (w *Worker) carryOut(h *hold) (berth.Outcome, error) {
 		}
 	}()
 	outcome := taken.Outcome()
-	if err := w.persist(h.ctx, func(ctx context.Context) error { return w.store.Finalize(ctx, h.run, outcome) }); err != nil {
+	if err := w.write(h.ctx, func(ctx context.Context) error { return w.store.Finalize(ctx, h.run, outcome) }); err != nil {
 		return berth.Outcome{}, err
 	}
 	if err := taken.Publish(h.ctx, published(h.run, outcome, started, time.Now())); err != nil {
@@ -124,7 +130,7 @@ func (w *Worker) report(h *hold, latest *atomic.Pointer[berth.Progress], ended <
 		if p == nil || p == written {
 			continue
 		}
-		err := w.store.Progress(h.ctx, h.run, *p)
+		err := w.bounded(h.ctx, func(ctx context.Context) error { return w.store.Progress(ctx, h.run, *p) })
 		if errors.Is(err, berth.ErrLeaseLost) {
 			h.stop(berth.ErrLeaseLost)
 			return
@@ -162,16 +168,29 @@ func verdict(err error) berth.Outcome {
 func (w *Worker) giveBack(h *hold) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.ctx), w.config.Lease.Margin)
 	defer cancel()
-	return w.store.Release(ctx, h.run, fmt.Sprintf("worker %s shut down", w.config.ID))
+	message := fmt.Sprintf("worker %s shut down", w.config.ID)
+	return w.write(ctx, func(ctx context.Context) error { return w.store.Release(ctx, h.run, message) })
 }
 
-// persist writes until it succeeds while the database is away, as long as the
-// hold lasts: what is known of a backup is not thrown away for a restart of
-// Postgres.
-func (w *Worker) persist(ctx context.Context, write func(context.Context) error) error {
+// write writes until it succeeds while the database is away, as long as ctx
+// lasts: what is known of a backup is not thrown away for a restart of Postgres.
+func (w *Worker) write(ctx context.Context, write func(context.Context) error) error {
+	return outlast(ctx, func() error { return w.bounded(ctx, write) })
+}
+
+// bounded ends a write that hangs, as on a connection that died in silence: the
+// next one takes another connection.
+func (w *Worker) bounded(ctx context.Context, write func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, w.config.Lease.Renew)
+	defer cancel()
+	return write(ctx)
+}
+
+// outlast does something until it no longer fails for the database being away.
+func outlast(ctx context.Context, do func() error) error {
 	backoff := 50 * time.Millisecond
 	for {
-		err := write(ctx)
+		err := do()
 		if berth.CodeOf(err) != berth.CodeNotReady {
 			return err
 		}

@@ -73,7 +73,7 @@ type Config struct {
 	// Recheck is how often the queue is looked at without a hint. Default 2s.
 	Recheck time.Duration
 	// ShutdownGrace is how long running backups may go on after the worker was
-	// told to stop; then they go back to the queue. Default 5m.
+	// told to stop; then they go back to the queue. With 0 they go back at once.
 	ShutdownGrace time.Duration
 	// Ready is closed when the worker may dequeue: the cluster's namespaces are known.
 	Ready <-chan struct{}
@@ -87,7 +87,9 @@ type Worker struct {
 	engine Engine
 	kick   chan struct{}
 
-	mu   sync.Mutex
+	mu sync.Mutex
+	// held are the runs of this process by their fences. A backup that was lost
+	// and admitted again may stand here twice, until its former run has ended.
 	held map[int64]*hold
 	runs sync.WaitGroup
 }
@@ -97,9 +99,6 @@ func New(store Store, engine Engine, config Config) *Worker {
 	config.Lease = config.Lease.withDefaults()
 	if config.Recheck == 0 {
 		config.Recheck = 2 * time.Second
-	}
-	if config.ShutdownGrace == 0 {
-		config.ShutdownGrace = 5 * time.Minute
 	}
 	if config.Log == nil {
 		config.Log = slog.Default()
@@ -183,13 +182,13 @@ func (w *Worker) room() int {
 func (w *Worker) take(ctx context.Context, run berth.Run, asked time.Time) {
 	h := newHold(ctx, run, asked.Add(w.config.Lease.TTL-w.config.Lease.Margin))
 	w.mu.Lock()
-	w.held[run.Seq] = h
+	w.held[run.Fence] = h
 	w.mu.Unlock()
 	w.runs.Go(func() {
 		defer func() {
 			h.stop(nil)
 			w.mu.Lock()
-			delete(w.held, run.Seq)
+			delete(w.held, run.Fence)
 			w.mu.Unlock()
 			w.Kick()
 		}()

@@ -10,13 +10,13 @@ import (
 
 // fromEnvironment sets each flag that the command line left out from its
 // variable: --database-url from BERTH_DATABASE_URL. An empty variable counts as
-// unset.
+// unset; --help is for the command line alone.
 func fromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
 	var problems []error
 	flags.VisitAll(func(f *pflag.Flag) {
 		name := variable(f.Name)
 		value, ok := lookup(name)
-		if f.Changed || !ok || value == "" {
+		if f.Changed || !ok || value == "" || f.Name == "help" {
 			return
 		}
 		if err := flags.Set(f.Name, value); err != nil {

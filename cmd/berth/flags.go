@@ -80,5 +80,3 @@ func (r *reaperFlags) check() error {
 func (r *reaperFlags) reaper(store worker.ReapStore, log *slog.Logger) worker.Reaper {
 	return worker.Reaper{Store: store, Interval: r.interval, Grace: r.grace, Log: log}
 }
-
-func newLog() *slog.Logger { return slog.New(slog.NewTextHandler(os.Stderr, nil)) }

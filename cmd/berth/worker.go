@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 	"sync"
@@ -88,7 +89,7 @@ func work(ctx context.Context, f workerFlags) error {
 		return err
 	}
 	defer store.Close()
-	if err := prepareCluster(ctx, store, f); err != nil {
+	if err := prepareCluster(ctx, store, f, log); err != nil {
 		return err
 	}
 	cluster, err := backup.NewCluster(config, backup.Options{})
@@ -129,7 +130,7 @@ func work(ctx context.Context, f workerFlags) error {
 }
 
 // prepareCluster makes the cluster known and sets what the command line sets.
-func prepareCluster(ctx context.Context, store *db.Store, f workerFlags) error {
+func prepareCluster(ctx context.Context, store *db.Store, f workerFlags, log *slog.Logger) error {
 	if err := store.AddCluster(ctx, f.cluster); err != nil {
 		return err
 	}
@@ -143,7 +144,7 @@ func prepareCluster(ctx context.Context, store *db.Store, f workerFlags) error {
 	if err != nil || stored == f.concurrentBackups {
 		return err
 	}
-	newLog().Info("changing the limit of the cluster", "cluster", f.cluster, "stored", stored, "concurrentBackups", f.concurrentBackups)
+	log.Info("changing the limit of the cluster", "cluster", f.cluster, "stored", stored, "concurrentBackups", f.concurrentBackups)
 	return store.SetConcurrentBackups(ctx, f.cluster, f.concurrentBackups)
 }
 
@@ -168,8 +169,15 @@ func fanOut(ctx context.Context, hint <-chan struct{}, kick func(), wake chan<- 
 func kubernetesConfig(path string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = path
+	var missing error
+	rules.Warner = func(err error) { missing = err } // of the files of KUBECONFIG
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
-	if err != nil {
+	switch {
+	case clientcmd.IsEmptyConfig(err) && missing != nil:
+		return nil, fmt.Errorf("read the kubeconfig: %w", missing)
+	case clientcmd.IsEmptyConfig(err):
+		return nil, errors.New("no cluster: set --kubeconfig or KUBECONFIG")
+	case err != nil:
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
 	return config, nil
