@@ -74,7 +74,6 @@ type crowd struct {
 	acknowledged map[uuid.UUID]time.Duration
 	began        map[int64]time.Duration
 	changes      [][]berth.Namespace
-	failed       error
 }
 
 const (
