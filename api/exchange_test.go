@@ -22,6 +22,7 @@ import (
 
 	"github.com/berth-backup/berth"
 	"github.com/berth-backup/berth/api"
+	"github.com/berth-backup/berth/db/dbtest"
 )
 
 // document is openapi.yaml as the tests read it, apart from how the server does.
@@ -147,7 +148,7 @@ func operationOf(r *http.Request) (name string, declared bool) {
 // seen: such a promise is untested.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	code := m.Run()
+	code := dbtest.RunTests(m)
 	if code == 0 && flag.Lookup("test.run").Value.String() == "" && flag.Lookup("test.skip").Value.String() == "" && flag.Lookup("test.list").Value.String() == "" {
 		for _, pair := range unobserved() {
 			fmt.Fprintf(os.Stderr, "openapi.yaml declares %s, but no test has seen it\n", pair)

@@ -76,37 +76,44 @@ func (e edge) undecodable(w http.ResponseWriter, r *http.Request, err error) {
 	e.fail(w, r, fmt.Errorf("decode a body that fits openapi.yaml: %w", err))
 }
 
-// judged are requests that can be of the right shape and still mean nothing.
-type judged interface {
-	// problems is what the domain finds wrong, nil if nothing.
-	problems() []berth.FieldError
-}
-
-var _ judged = CreateBackupRequestObject{}
-
-// refuseBadRequests joins what is wrong with a request's shape with what is
-// wrong with its meaning, and keeps it from the handler if anything is. Where
-// both complain of one field, the shape's word counts: the meaning was asked
-// without that field.
-func refuseBadRequests(next StrictHandlerFunc, _ string) StrictHandlerFunc {
+// refuseBadRequests joins what is wrong with a request's shape, with its
+// meaning and with the rows that it names, and keeps it from the handler if
+// shape or meaning are wrong; a request with rows alone against it is refused
+// where it is carried out. Where several complain of one field, the shape's word
+// counts: the others were asked without that field.
+func (s server) refuseBadRequests(next StrictHandlerFunc, _ string) StrictHandlerFunc {
 	return func(ctx context.Context, w http.ResponseWriter, r *http.Request, request any) (any, error) {
 		problems := shapeProblems(ctx)
-		wrongShape := map[string]bool{}
-		for _, p := range problems {
-			wrongShape[p.Pointer] = true
+		create, ok := request.(CreateBackupRequestObject)
+		if !ok {
+			return next(ctx, w, r, request)
 		}
-		if request, ok := request.(judged); ok {
-			for _, p := range request.problems() {
-				if !wrongShape[p.Pointer] {
-					problems = append(problems, p)
-				}
-			}
+		wanted := create.request()
+		meaning := wanted.Validate()
+		if len(problems)+len(meaning) == 0 {
+			return next(ctx, w, r, request)
 		}
-		if len(problems) > 0 {
-			return nil, refusal(berth.CodeValidationFailed, problems)
+		// Without the rows the rest of what is wrong is still worth knowing.
+		if rows, err := s.store.RowProblems(ctx, wanted); err == nil {
+			meaning = append(meaning, rows...)
 		}
-		return next(ctx, w, r, request)
+		return nil, refusal(berth.CodeValidationFailed, withoutRepeats(problems, meaning))
 	}
+}
+
+// withoutRepeats adds those of more that are about fields of which problems do
+// not complain yet.
+func withoutRepeats(problems, more []berth.FieldError) []berth.FieldError {
+	complained := map[string]bool{}
+	for _, p := range problems {
+		complained[p.Pointer] = true
+	}
+	for _, p := range more {
+		if !complained[p.Pointer] {
+			problems = append(problems, p)
+		}
+	}
+	return problems
 }
 
 // operationOf names the operation that r was routed to, as the contract does:

@@ -14,6 +14,7 @@ import (
 // is called, which is one more way for a store to fail.
 type store struct {
 	enqueue func(berth.Request) (berth.Backup, error)
+	rows    func(berth.Request) ([]berth.FieldError, error)
 	backup  func(uuid.UUID) (berth.Backup, error)
 	backups func(berth.ListOptions) (berth.List, error)
 	queue   func(string) (berth.Queue, error)
@@ -24,6 +25,12 @@ var _ api.Store = store{}
 
 func (s store) Enqueue(_ context.Context, request berth.Request) (berth.Backup, error) {
 	return s.enqueue(request)
+}
+func (s store) RowProblems(_ context.Context, request berth.Request) ([]berth.FieldError, error) {
+	if s.rows == nil { // nothing to complain of
+		return nil, nil
+	}
+	return s.rows(request)
 }
 func (s store) Backup(_ context.Context, id uuid.UUID) (berth.Backup, error) { return s.backup(id) }
 func (s store) Backups(_ context.Context, options berth.ListOptions) (berth.List, error) {
@@ -36,6 +43,7 @@ func (s store) Ready(ctx context.Context) error                              { r
 func failing(err error) store {
 	return store{
 		enqueue: func(berth.Request) (berth.Backup, error) { return berth.Backup{}, err },
+		rows:    func(berth.Request) ([]berth.FieldError, error) { return nil, err },
 		backup:  func(uuid.UUID) (berth.Backup, error) { return berth.Backup{}, err },
 		backups: func(berth.ListOptions) (berth.List, error) { return berth.List{}, err },
 		queue:   func(string) (berth.Queue, error) { return berth.Queue{}, err },
