@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -57,13 +58,22 @@ func (s *Store) nameTaken(ctx context.Context, r berth.Request) error {
 // enqueue resolves the scope and inserts the backup in one READ COMMITTED
 // transaction. It takes no gate and neither locks nor writes the cluster's row.
 func enqueue(ctx context.Context, tx pgx.Tx, id uuid.UUID, r berth.Request, problems []berth.FieldError) error {
-	c, err := findCluster(ctx, tx, r.Cluster)
+	// A name that is none is not looked up.
+	faulty := func(pointer string) bool {
+		return slices.ContainsFunc(problems, func(p berth.FieldError) bool { return p.Pointer == pointer })
+	}
+	var c cluster
+	var err error
+	if !faulty("/cluster") {
+		c, err = findCluster(ctx, tx, r.Cluster)
+	}
 	switch {
+	case faulty("/cluster"):
 	case errors.Is(err, errNoCluster):
 		problems = append(problems, berth.FieldError{Pointer: "/cluster", Code: "not-found", Detail: fmt.Sprintf("there is no cluster %q", r.Cluster)})
 	case err != nil:
 		return err
-	default:
+	case !faulty("/spec/storageLocation"):
 		problem, err := locationProblem(ctx, tx, c.ID, r.Spec.Location())
 		if err != nil {
 			return err
