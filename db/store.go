@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/berth-backup/berth"
@@ -63,7 +64,7 @@ func (s *Store) Ready(ctx context.Context) error {
 	var dirty bool
 	err := s.pool.QueryRow(ctx, statement("schema_version")).Scan(&version, &dirty)
 	switch {
-	case sqlState(err) == undefinedTable:
+	case sqlState(err) == undefinedTable || errors.Is(err, pgx.ErrNoRows): // never migrated, or taken back
 		version = 0
 	case err != nil:
 		return border(fmt.Errorf("read the schema's version: %w", err))
@@ -109,7 +110,7 @@ type cluster struct {
 	Synced               bool
 }
 
-// notFound tells a cluster that does not exist from every other error.
+// errNoCluster tells a cluster that does not exist from every other error.
 var errNoCluster = errors.New("no such cluster")
 
 func unknownCluster(name string) error {
