@@ -83,13 +83,21 @@ func (s Spec) Validate() []FieldError {
 		}
 		for _, l := range pair {
 			for i, entry := range l.entries {
-				if entry == "" {
+				switch {
+				case entry == "":
 					refuse(fmt.Sprintf("/%s/%d", l.name, i), "invalid", "the name of a resource cannot be empty")
+				case strings.ContainsRune(entry, 0):
+					refuse(fmt.Sprintf("/%s/%d", l.name, i), "invalid", noNUL)
 				}
 			}
 		}
 	}
 
+	if s.StorageLocation != "" {
+		for _, problem := range validation.IsDNS1123Subdomain(s.StorageLocation) {
+			refuse("/storageLocation", "invalid", "%s", problem)
+		}
+	}
 	if s.LabelSelector != nil && len(s.OrLabelSelectors) > 0 {
 		refuse("/labelSelector", "conflict", "labelSelector and orLabelSelectors exclude each other")
 		refuse("/orLabelSelectors", "conflict", "labelSelector and orLabelSelectors exclude each other")
@@ -158,6 +166,9 @@ func labelProblems(pointer string, labels map[string]string) []FieldError {
 	return problems
 }
 
+// noNUL refuses the one character that no text and no JSON in Postgres can hold.
+const noNUL = "the character U+0000 is not allowed"
+
 // maxAnnotationBytes is Kubernetes' limit on all annotations of one object.
 const maxAnnotationBytes = 256 << 10
 
@@ -168,6 +179,9 @@ func annotationProblems(pointer string, annotations map[string]string) []FieldEr
 		size += len(key) + len(annotations[key])
 		for _, problem := range validation.IsQualifiedName(strings.ToLower(key)) {
 			problems = append(problems, FieldError{Pointer: pointer + "/" + EscapePointer(key), Code: "invalid", Detail: "key: " + problem})
+		}
+		if strings.ContainsRune(annotations[key], 0) {
+			problems = append(problems, FieldError{Pointer: pointer + "/" + EscapePointer(key), Code: "invalid", Detail: "value: " + noNUL})
 		}
 		if strings.HasPrefix(key, AnnotationPrefix) {
 			problems = append(problems, FieldError{Pointer: pointer + "/" + EscapePointer(key), Code: "invalid", Detail: "key: " + AnnotationPrefix + " is reserved"})

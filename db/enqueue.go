@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -57,7 +58,7 @@ func (s *Store) nameTaken(ctx context.Context, r berth.Request) error {
 // enqueue resolves the scope and inserts the backup in one READ COMMITTED
 // transaction. It takes no gate and neither locks nor writes the cluster's row.
 func enqueue(ctx context.Context, tx pgx.Tx, id uuid.UUID, r berth.Request, problems []berth.FieldError) error {
-	c, missing, err := rowProblems(ctx, tx, r)
+	c, missing, err := rowProblems(ctx, tx, r, problems)
 	if err != nil {
 		return err
 	}
@@ -107,19 +108,27 @@ func (s *Store) RowProblems(ctx context.Context, r berth.Request) ([]berth.Field
 	if r.Cluster == "" {
 		r.Cluster = berth.DefaultCluster
 	}
-	_, problems, err := rowProblems(ctx, s.pool, r)
+	_, problems, err := rowProblems(ctx, s.pool, r, r.Validate())
 	return problems, border(err)
 }
 
-func rowProblems(ctx context.Context, q querier, r berth.Request) (cluster, []berth.FieldError, error) {
-	c, err := findCluster(ctx, q, r.Cluster)
+// rowProblems finds the request's cluster and what rows say is wrong. A name
+// that is none, by what is known to be wrong already, is not looked up.
+func rowProblems(ctx context.Context, q querier, r berth.Request, known []berth.FieldError) (c cluster, problems []berth.FieldError, err error) {
+	faulty := func(pointer string) bool {
+		return slices.ContainsFunc(known, func(p berth.FieldError) bool { return p.Pointer == pointer })
+	}
+	if faulty("/cluster") {
+		return c, nil, nil
+	}
+	c, err = findCluster(ctx, q, r.Cluster)
 	if errors.Is(err, errNoCluster) {
 		return c, []berth.FieldError{{Pointer: "/cluster", Code: "not-found", Detail: fmt.Sprintf("there is no cluster %q", r.Cluster)}}, nil
 	}
-	if err != nil {
+	if err != nil || faulty("/spec/storageLocation") {
 		return c, nil, err
 	}
-	problems, err := locationProblem(ctx, q, c.ID, r.Spec.Location())
+	problems, err = locationProblem(ctx, q, c.ID, r.Spec.Location())
 	return c, problems, err
 }
 
