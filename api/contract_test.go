@@ -1,8 +1,8 @@
 package api
 
 import (
-	"context"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -352,4 +352,6 @@ func BenchmarkRefusingABadBody(b *testing.B) {
 // noRows is a store that is asked about rows only, and finds nothing wrong.
 type noRows struct{ Store }
 
-func (noRows) RowProblems(context.Context, berth.Request) ([]berth.FieldError, error) { return nil, nil }
+func (noRows) RowProblems(context.Context, berth.Request) ([]berth.FieldError, error) {
+	return nil, nil
+}
