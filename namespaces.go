@@ -268,6 +268,9 @@ type Resolved struct {
 	// Names are, for ScopeSome, the namespaces that the backup claims; for
 	// ScopeEverythingBut, the holes in what it claims. Sorted.
 	Names []string
+	// Excluded are the namespaces that the scope names and the exclude label
+	// keeps out. Sorted.
+	Excluded []string
 	// Unresolvable scopes have a pattern while the cluster's namespaces are
 	// not known: they claim everything and are not admitted.
 	Unresolvable bool
@@ -284,25 +287,29 @@ func (s Scope) Resolve(known []Namespace, synced bool) Resolved {
 	for _, name := range s.Literals() {
 		names[name] = true
 	}
+	var resolved Resolved
 	for _, ns := range known {
+		if !ns.Exists {
+			continue
+		}
+		contains := s.Contains(ns.Name)
+		if contains && ns.Excluded {
+			resolved.Excluded = append(resolved.Excluded, ns.Name)
+			contains = false
+		}
 		switch s.Kind {
 		case ScopeSome:
-			if ns.Exists && s.Contains(ns.Name) {
-				names[ns.Name] = true
-			}
-			if ns.Excluded {
-				delete(names, ns.Name)
-			}
+			names[ns.Name] = contains
 		case ScopeEverythingBut:
-			if ns.Exists && (ns.Excluded || s.excluded(ns.Name)) {
-				names[ns.Name] = true
-			}
+			names[ns.Name] = !contains
 		}
 	}
-	var resolved Resolved
-	for name := range names {
-		resolved.Names = append(resolved.Names, name)
+	for name, named := range names {
+		if named {
+			resolved.Names = append(resolved.Names, name)
+		}
 	}
 	slices.Sort(resolved.Names)
+	slices.Sort(resolved.Excluded)
 	return resolved
 }

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // Validate lists everything that is wrong with a request as far as it can be
@@ -84,13 +83,21 @@ func (s Spec) Validate() []FieldError {
 		}
 		for _, l := range pair {
 			for i, entry := range l.entries {
-				if entry == "" {
+				switch {
+				case entry == "":
 					refuse(fmt.Sprintf("/%s/%d", l.name, i), "invalid", "the name of a resource cannot be empty")
+				case strings.ContainsRune(entry, 0):
+					refuse(fmt.Sprintf("/%s/%d", l.name, i), "invalid", noNUL)
 				}
 			}
 		}
 	}
 
+	if s.StorageLocation != "" {
+		for _, problem := range validation.IsDNS1123Subdomain(s.StorageLocation) {
+			refuse("/storageLocation", "invalid", "%s", problem)
+		}
+	}
 	if s.LabelSelector != nil && len(s.OrLabelSelectors) > 0 {
 		refuse("/labelSelector", "conflict", "labelSelector and orLabelSelectors exclude each other")
 		refuse("/orLabelSelectors", "conflict", "labelSelector and orLabelSelectors exclude each other")
@@ -159,6 +166,9 @@ func labelProblems(pointer string, labels map[string]string) []FieldError {
 	return problems
 }
 
+// noNUL refuses the one character that no text and no JSON in Postgres can hold.
+const noNUL = "the character U+0000 is not allowed"
+
 // maxAnnotationBytes is Kubernetes' limit on all annotations of one object.
 const maxAnnotationBytes = 256 << 10
 
@@ -169,6 +179,9 @@ func annotationProblems(pointer string, annotations map[string]string) []FieldEr
 		size += len(key) + len(annotations[key])
 		for _, problem := range validation.IsQualifiedName(strings.ToLower(key)) {
 			problems = append(problems, FieldError{Pointer: pointer + "/" + EscapePointer(key), Code: "invalid", Detail: "key: " + problem})
+		}
+		if strings.ContainsRune(annotations[key], 0) {
+			problems = append(problems, FieldError{Pointer: pointer + "/" + EscapePointer(key), Code: "invalid", Detail: "value: " + noNUL})
 		}
 		if strings.HasPrefix(key, AnnotationPrefix) {
 			problems = append(problems, FieldError{Pointer: pointer + "/" + EscapePointer(key), Code: "invalid", Detail: "key: " + AnnotationPrefix + " is reserved"})
@@ -184,11 +197,18 @@ func selectorProblems(pointer string, selector *metav1.LabelSelector) []FieldErr
 	if selector == nil {
 		return nil
 	}
-	var problems []FieldError
-	for _, e := range metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, field.NewPath("")) {
-		problems = append(problems, FieldError{Pointer: pointer, Code: "invalid", Detail: e.Error()})
+	problems := labelProblems(pointer+"/matchLabels", selector.MatchLabels)
+	expressions := &metav1.LabelSelector{MatchExpressions: selector.MatchExpressions}
+	for _, e := range metav1validation.ValidateLabelSelector(expressions, metav1validation.LabelSelectorValidationOptions{}, nil) {
+		problems = append(problems, FieldError{Pointer: pointer + "/" + fieldPointer(e.Field), Code: "invalid", Detail: e.ErrorBody()})
 	}
 	return problems
+}
+
+// fieldPointer writes a path of apimachinery, such as matchExpressions[0].key,
+// as segments of a JSON pointer.
+func fieldPointer(path string) string {
+	return strings.NewReplacer(".", "/", "[", "/", "]", "").Replace(path)
 }
 
 func sortedKeys(m map[string]string) []string {

@@ -25,6 +25,10 @@ type Store interface {
 	// the backup that has the name, and with berth.CodeValidationFailed where
 	// a row is missing that the request names, such as its cluster.
 	Enqueue(ctx context.Context, request berth.Request) (berth.Backup, error)
+	// RowProblems lists what rows say is wrong with a request, such as a storage
+	// location that does not exist. It is asked about requests that are refused
+	// already; Enqueue finds the same by itself.
+	RowProblems(ctx context.Context, request berth.Request) ([]berth.FieldError, error)
 	// Backup gives one backup, or fails with berth.CodeNotFound.
 	Backup(ctx context.Context, id uuid.UUID) (berth.Backup, error)
 	// Backups gives one page. A cursor that it did not make is
@@ -54,9 +58,10 @@ func New(store Store, options Options) http.Handler {
 	router.Use(withRequestID, noStore, edge.recoverPanics, middleware.GetHead)
 	router.NotFound(edge.notFound)
 	router.MethodNotAllowed(edge.methodNotAllowed)
+	operations := server{store: store, logger: logger}
 	strict := NewStrictHandlerWithOptions(
-		server{store: store},
-		[]StrictMiddlewareFunc{refuseBadRequests},
+		operations,
+		[]StrictMiddlewareFunc{operations.refuseBadRequests},
 		StrictHTTPServerOptions{RequestErrorHandlerFunc: edge.undecodable, ResponseErrorHandlerFunc: edge.fail},
 	)
 	return HandlerWithOptions(strict, ChiServerOptions{

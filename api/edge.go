@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -24,17 +23,20 @@ type edge struct {
 	contract *contract
 }
 
-// fail answers with err.
+// fail answers with err: as itself if it is of the vocabulary, else as internal.
 func (e edge) fail(w http.ResponseWriter, r *http.Request, err error) {
 	known, ok := errors.AsType[*berth.Error](err)
+	if ok {
+		_, ok = kinds[known.Code]
+	}
 	switch {
 	case r.Context().Err() != nil:
 		// The client is gone: nobody reads the answer, and nothing is broken.
 		known = berth.Errorf(berth.CodeNotReady, "The request was given up.")
-	case !ok:
+	case !ok || known.Code == berth.CodeInternal:
 		e.logger.ErrorContext(r.Context(), "request failed", e.attributes(r, err)...)
 		known = internalError()
-	case known.Code == berth.CodeNotReady || known.Code == berth.CodeInternal:
+	case known.Code == berth.CodeNotReady:
 		e.logger.WarnContext(r.Context(), "request refused", e.attributes(r, err)...)
 	}
 	writeProblem(w, r, known)
@@ -80,110 +82,14 @@ func (e edge) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
 			allowed = append(allowed, method)
 		}
 	}
+	if len(allowed) == 0 { // a method that the router has never heard of
+		e.notFound(w, r)
+		return
+	}
 	if slices.Contains(allowed, http.MethodGet) {
 		allowed = append(allowed, http.MethodHead)
 	}
 	allow := strings.Join(allowed, ", ")
 	w.Header().Set("Allow", allow)
 	writeProblem(w, r, berth.Errorf(berth.CodeMethodNotAllowed, "%s has %s.", r.URL.Path, allow))
-}
-
-// badParameter answers a parameter that does not fit its type. An id of the
-// wrong shape is an id that nothing has.
-func (e edge) badParameter(w http.ResponseWriter, r *http.Request, err error) {
-	invalid, ok := errors.AsType[*InvalidParamFormatError](err)
-	if ok && invalid.ParamName == "id" {
-		e.fail(w, r, berth.Errorf(berth.CodeNotFound, "There is no backup of this id."))
-		return
-	}
-	if problem := e.contract.checkQuery(operationOf(r), r); problem != nil {
-		e.fail(w, r, problem)
-		return
-	}
-	e.fail(w, r, berth.Errorf(berth.CodeMalformedRequest, "The parameters cannot be read."))
-}
-
-// checkShape refuses query parameters that the contract does not have, reads
-// the body and notes how its shape is wrong. Fields of a wrong shape are taken
-// out, so that what is left can be decoded and checked too; refuseBadRequests
-// then answers all of it at once.
-func (e edge) checkShape(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		operation := operationOf(r)
-		if problem := e.contract.checkQuery(operation, r); problem != nil {
-			e.fail(w, r, problem)
-			return
-		}
-		if !e.contract.takesBody(operation) {
-			next.ServeHTTP(w, r)
-			return
-		}
-		value, err := readBody(w, r)
-		if err != nil {
-			e.fail(w, r, err)
-			return
-		}
-		problems := e.contract.checkBody(operation, value)
-		if _, isObject := value.(map[string]any); !isObject {
-			e.fail(w, r, refusal(berth.CodeValidationFailed, problems))
-			return
-		}
-		if err := replaceBody(r, withoutWrongFields(value, problems)); err != nil {
-			e.fail(w, r, err)
-			return
-		}
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), shapeProblemsKey{}, problems)))
-	})
-}
-
-type shapeProblemsKey struct{}
-
-func shapeProblems(ctx context.Context) []berth.FieldError {
-	problems, _ := ctx.Value(shapeProblemsKey{}).([]berth.FieldError)
-	return problems
-}
-
-// undecodable answers a body that the contract lets through and the generated
-// types cannot hold, which is a difference between the two.
-func (e edge) undecodable(w http.ResponseWriter, r *http.Request, err error) {
-	if problems := shapeProblems(r.Context()); len(problems) > 0 {
-		e.fail(w, r, refusal(berth.CodeValidationFailed, problems))
-		return
-	}
-	e.fail(w, r, fmt.Errorf("decode a body that fits openapi.yaml: %w", err))
-}
-
-// refuseBadRequests joins what is wrong with a request's shape with what is
-// wrong with its meaning, and keeps it from the handler if anything is. Where
-// both complain of one field, the shape's word counts: the meaning was asked
-// without that field.
-func refuseBadRequests(next StrictHandlerFunc, _ string) StrictHandlerFunc {
-	return func(ctx context.Context, w http.ResponseWriter, r *http.Request, request any) (any, error) {
-		problems := shapeProblems(ctx)
-		wrongShape := map[string]bool{}
-		for _, p := range problems {
-			wrongShape[p.Pointer] = true
-		}
-		if meaning, ok := request.(interface{ problems() []berth.FieldError }); ok {
-			for _, p := range meaning.problems() {
-				if !wrongShape[p.Pointer] {
-					problems = append(problems, p)
-				}
-			}
-		}
-		if len(problems) > 0 {
-			return nil, refusal(berth.CodeValidationFailed, problems)
-		}
-		return next(ctx, w, r, request)
-	}
-}
-
-// operationOf names the operation that r was routed to, as the contract does:
-// its method and its path's template.
-func operationOf(r *http.Request) string {
-	method := r.Method
-	if method == http.MethodHead {
-		method = http.MethodGet
-	}
-	return method + " " + chi.RouteContext(r.Context()).RoutePattern()
 }

@@ -50,11 +50,7 @@ func writeProblem(w http.ResponseWriter, r *http.Request, e *berth.Error) {
 }
 
 func problemOf(e *berth.Error, requestID string) Problem {
-	kind, known := kinds[e.Code]
-	if !known {
-		kind = kinds[berth.CodeInternal]
-		e = internalError()
-	}
+	kind := kinds[e.Code]
 	problem := Problem{
 		Type:      problemTypePrefix + string(e.Code),
 		Title:     kind.title,

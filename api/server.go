@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/berth-backup/berth"
@@ -19,7 +20,8 @@ const readyTimeout = 2 * time.Second
 
 // server answers the operations of the contract from its store.
 type server struct {
-	store Store
+	store  Store
+	logger *slog.Logger
 }
 
 var _ StrictServerInterface = server{}
@@ -28,6 +30,9 @@ func (s server) CreateBackup(ctx context.Context, request CreateBackupRequestObj
 	backup, err := s.store.Enqueue(ctx, request.request())
 	if err != nil {
 		return nil, err
+	}
+	if backup.Queue != nil {
+		s.logger.InfoContext(ctx, "backup queued", "backup", backup.Name, "id", backup.ID, "cluster", backup.Cluster, "position", backup.Queue.Position)
 	}
 	body := backupOf(backup)
 	return CreateBackup201JSONResponse{Body: body, Headers: CreateBackup201ResponseHeaders{Location: body.Links.Self}}, nil
@@ -50,9 +55,6 @@ func (o CreateBackupRequestObject) request() berth.Request {
 	}
 	return request
 }
-
-// problems is what the domain finds wrong with the request.
-func (o CreateBackupRequestObject) problems() []berth.FieldError { return o.request().Validate() }
 
 func (s server) ListBackups(ctx context.Context, request ListBackupsRequestObject) (ListBackupsResponseObject, error) {
 	options := berth.ListOptions{Limit: defaultLimit}

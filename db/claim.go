@@ -13,6 +13,7 @@ import (
 // claim is what a scope comes to in the dictionary of namespaces.
 type claim struct {
 	namespaceIDs []int32
+	leftOut      []int32 // named, and kept out by the exclude label
 	resolved     bool
 }
 
@@ -45,9 +46,12 @@ func claimOf(scope berth.Scope, known []namespaceRow, synced bool) claim {
 		inventory[i] = berth.Namespace{Name: n.Name, Exists: n.Present, Excluded: n.Excluded}
 	}
 	resolved := scope.Resolve(inventory, synced)
-	claimed := claim{resolved: !resolved.Unresolvable, namespaceIDs: []int32{}}
+	claimed := claim{resolved: !resolved.Unresolvable, namespaceIDs: []int32{}, leftOut: []int32{}}
 	for _, name := range resolved.Names {
 		claimed.namespaceIDs = append(claimed.namespaceIDs, ids[name])
+	}
+	for _, name := range resolved.Excluded {
+		claimed.leftOut = append(claimed.leftOut, ids[name])
 	}
 	return claimed
 }
@@ -92,7 +96,7 @@ func reclaim(ctx context.Context, tx pgx.Tx, c cluster, backups []queuedSpec) er
 		}
 		claimed := claimOf(scope, known, c.Synced)
 		_, err := tx.Exec(ctx, statement("reclaim"), pgx.NamedArgs{
-			"seq": b.Seq, "inventory_version": c.InventoryVersion, "resolved": claimed.resolved, "namespace_ids": claimed.namespaceIDs,
+			"seq": b.Seq, "inventory_version": c.InventoryVersion, "resolved": claimed.resolved, "namespace_ids": claimed.namespaceIDs, "left_out": claimed.leftOut,
 		})
 		if err != nil {
 			return fmt.Errorf("amend the claim of backup %d: %w", b.Seq, err)

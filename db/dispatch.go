@@ -27,12 +27,16 @@ func (s *Store) Dispatch(ctx context.Context, d berth.DispatchRequest) (berth.Di
 	var total berth.Dispatched
 	for {
 		// Whoever enqueues or leaves after this look also wakes a dispatcher.
-		var any bool
-		err := s.pool.QueryRow(ctx, statement("any_candidate"), pgx.NamedArgs{"cluster_id": c.ID, "all": d.Want > 0}).Scan(&any)
+		var candidates, departures bool
+		err := s.pool.QueryRow(ctx, statement("look"), pgx.NamedArgs{"cluster_id": c.ID, "all": d.Want > 0}).Scan(&candidates, &departures)
 		if err != nil {
 			return total, border(fmt.Errorf("look into the queue of cluster %s: %w", d.Cluster, err))
 		}
-		if !any {
+		if departures {
+			if _, err := s.releaseStaleWatchers(ctx, c.ID); err != nil {
+				return total, fmt.Errorf("dequeue from cluster %s: %w", d.Cluster, err)
+			}
+		} else if !candidates {
 			return total, nil
 		}
 		pass, err := s.dispatchOnce(ctx, c.ID, d)
@@ -136,8 +140,8 @@ func refreshStale(ctx context.Context, tx pgx.Tx, clusterName string, clusterID 
 	return reclaim(ctx, tx, c, stale)
 }
 
-// ReleaseStaleWatchers looks again at backups that wait for one that is gone,
-// in transactions of 256 each, and says how many there were.
+// ReleaseStaleWatchers looks again at backups that wait for one that is no
+// longer in their way, in transactions of 256 each, and says how many there were.
 func (s *Store) ReleaseStaleWatchers(ctx context.Context, clusterName string) (int, error) {
 	c, err := findCluster(ctx, s.pool, clusterName)
 	if err != nil {
@@ -150,15 +154,15 @@ func (s *Store) releaseStaleWatchers(ctx context.Context, clusterID int32) (int,
 	total := 0
 	for {
 		var any bool
-		if err := s.pool.QueryRow(ctx, statement("stale_watchers"), pgx.NamedArgs{"cluster_id": clusterID}).Scan(&any); err != nil {
-			return total, border(fmt.Errorf("look for stale watchers: %w", err))
+		if err := s.pool.QueryRow(ctx, statement("any_departure"), pgx.NamedArgs{"cluster_id": clusterID}).Scan(&any); err != nil {
+			return total, border(fmt.Errorf("look for departures: %w", err))
 		}
 		if !any {
 			return total, nil
 		}
-		var released int
+		var released, told int
 		err := s.gated(ctx, clusterID, func(tx pgx.Tx) error {
-			return tx.QueryRow(ctx, statement("release_watchers"), pgx.NamedArgs{"cluster_id": clusterID}).Scan(&released)
+			return tx.QueryRow(ctx, statement("release_watchers"), pgx.NamedArgs{"cluster_id": clusterID}).Scan(&released, &told)
 		})
 		if err != nil {
 			return total, fmt.Errorf("release watchers: %w", err)

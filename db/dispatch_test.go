@@ -80,8 +80,12 @@ func names(runs []berth.Run) []string {
 	return names
 }
 
+type queueReader interface {
+	Queue(ctx context.Context, cluster string) (berth.Queue, error)
+}
+
 // waits reads what each waiting backup waits for: reason and the blocker's name.
-func waits(tb testing.TB, d *dbtest.Database) map[string]string {
+func waits(tb testing.TB, d queueReader) map[string]string {
 	tb.Helper()
 	q, err := d.Queue(context.Background(), berth.DefaultCluster)
 	if err != nil {

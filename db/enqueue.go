@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -57,19 +58,11 @@ func (s *Store) nameTaken(ctx context.Context, r berth.Request) error {
 // enqueue resolves the scope and inserts the backup in one READ COMMITTED
 // transaction. It takes no gate and neither locks nor writes the cluster's row.
 func enqueue(ctx context.Context, tx pgx.Tx, id uuid.UUID, r berth.Request, problems []berth.FieldError) error {
-	c, err := findCluster(ctx, tx, r.Cluster)
-	switch {
-	case errors.Is(err, errNoCluster):
-		problems = append(problems, berth.FieldError{Pointer: "/cluster", Code: "not-found", Detail: fmt.Sprintf("there is no cluster %q", r.Cluster)})
-	case err != nil:
+	c, missing, err := rowProblems(ctx, tx, r, problems)
+	if err != nil {
 		return err
-	default:
-		problem, err := locationProblem(ctx, tx, c.ID, r.Spec.Location())
-		if err != nil {
-			return err
-		}
-		problems = append(problems, problem...)
 	}
+	problems = append(problems, missing...)
 	if len(problems) > 0 {
 		return &berth.Error{Code: berth.CodeValidationFailed, Detail: "the backup cannot be taken as asked for", Fields: problems}
 	}
@@ -100,7 +93,7 @@ func enqueue(ctx context.Context, tx pgx.Tx, id uuid.UUID, r berth.Request, prob
 		"labels": orEmpty(r.Labels), "annotations": orEmpty(r.Annotations), "spec": spec,
 		"location": r.Spec.Location(), "keep_for": r.Spec.KeepFor(), "max_attempts": berth.DefaultMaxAttempts,
 		"scope": string(scope.Kind), "has_pattern": scope.HasPattern(),
-		"resolved": claim.resolved, "inventory_version": c.InventoryVersion, "namespace_ids": claim.namespaceIDs,
+		"resolved": claim.resolved, "inventory_version": c.InventoryVersion, "namespace_ids": claim.namespaceIDs, "left_out": claim.leftOut,
 	})
 	if err != nil {
 		return fmt.Errorf("enqueue backup %s: %w", r.Name, err)
@@ -108,8 +101,39 @@ func enqueue(ctx context.Context, tx pgx.Tx, id uuid.UUID, r berth.Request, prob
 	return nil
 }
 
-func locationProblem(ctx context.Context, tx pgx.Tx, clusterID int32, name string) ([]berth.FieldError, error) {
-	location, err := findLocation(ctx, tx, clusterID, name)
+// RowProblems lists what rows say is wrong with a request: a cluster or a
+// storage location that does not exist or cannot be written to. Enqueue finds
+// them too; this is for a request that is refused already.
+func (s *Store) RowProblems(ctx context.Context, r berth.Request) ([]berth.FieldError, error) {
+	if r.Cluster == "" {
+		r.Cluster = berth.DefaultCluster
+	}
+	_, problems, err := rowProblems(ctx, s.pool, r, r.Validate())
+	return problems, border(err)
+}
+
+// rowProblems finds the request's cluster and what rows say is wrong. A name
+// that is none, by what is known to be wrong already, is not looked up.
+func rowProblems(ctx context.Context, q querier, r berth.Request, known []berth.FieldError) (c cluster, problems []berth.FieldError, err error) {
+	faulty := func(pointer string) bool {
+		return slices.ContainsFunc(known, func(p berth.FieldError) bool { return p.Pointer == pointer })
+	}
+	if faulty("/cluster") {
+		return c, nil, nil
+	}
+	c, err = findCluster(ctx, q, r.Cluster)
+	if errors.Is(err, errNoCluster) {
+		return c, []berth.FieldError{{Pointer: "/cluster", Code: "not-found", Detail: fmt.Sprintf("there is no cluster %q", r.Cluster)}}, nil
+	}
+	if err != nil || faulty("/spec/storageLocation") {
+		return c, nil, err
+	}
+	problems, err = locationProblem(ctx, q, c.ID, r.Spec.Location())
+	return c, problems, err
+}
+
+func locationProblem(ctx context.Context, q querier, clusterID int32, name string) ([]berth.FieldError, error) {
+	location, err := findLocation(ctx, q, clusterID, name)
 	switch {
 	case berth.CodeOf(err) == berth.CodeNotFound:
 		return []berth.FieldError{{Pointer: "/spec/storageLocation", Code: "not-found", Detail: fmt.Sprintf("there is no storage location %q", name)}}, nil

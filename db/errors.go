@@ -13,6 +13,8 @@ import (
 // The SQLSTATEs that decide what happens next.
 const (
 	undefinedTable      = "42P01"
+	invalidText         = "22021" // of another encoding, or with U+0000
+	invalidJSONText     = "22P05"
 	uniqueViolation     = "23505"
 	exclusionViolation  = "23P01"
 	serializationFailed = "40001"
@@ -58,12 +60,18 @@ func retryable(err error) (retry bool, constraint string) {
 }
 
 // border turns an error of the database's into one of berth's vocabulary where
-// a client can do something about it: Postgres away becomes not-ready.
+// a client can do something about it: Postgres away becomes not-ready, text
+// that no text in Postgres can be becomes malformed-request.
 func border(err error) error {
-	if err == nil || !away(err) {
-		return err
+	switch state := sqlState(err); {
+	case err == nil:
+		return nil
+	case state == invalidText || state == invalidJSONText:
+		return errors.Join(berth.Errorf(berth.CodeMalformedRequest, "text that is not UTF-8 or has the character U+0000"), err)
+	case away(err):
+		return errors.Join(berth.Errorf(berth.CodeNotReady, "the database cannot be reached"), err)
 	}
-	return errors.Join(berth.Errorf(berth.CodeNotReady, "the database cannot be reached"), err)
+	return err
 }
 
 // away says whether err means that Postgres could not be reached or is going
@@ -85,5 +93,5 @@ func away(err error) bool {
 	if _, ok := errors.AsType[net.Error](err); ok {
 		return true
 	}
-	return pgconn.Timeout(err) || pgconn.SafeToRetry(err) || errors.Is(err, net.ErrClosed) || isEOF(err)
+	return pgconn.Timeout(err) || pgconn.SafeToRetry(err) || errors.Is(err, pgconn.ErrConnClosed) || errors.Is(err, net.ErrClosed) || isEOF(err)
 }

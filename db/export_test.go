@@ -7,3 +7,9 @@ func Statements() map[string]string { return maps.Clone(statements) }
 
 // Gates is the number of dispatch gates.
 const Gates = gates
+
+// The lists' cursors, for the fuzzer.
+var (
+	EncodeCursor = encodeCursor
+	DecodeCursor = decodeCursor
+)

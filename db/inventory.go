@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -77,7 +78,11 @@ func inventoryChanges(before []namespaceRow, now []berth.Namespace, complete boo
 		rows[row.Name] = row
 	}
 	named := make(map[string]bool, len(now))
-	for _, n := range now {
+	// Of several that say something about one namespace, the last is right.
+	for _, n := range slices.Backward(now) {
+		if named[n.Name] {
+			continue
+		}
 		named[n.Name] = true
 		row, known := rows[n.Name]
 		excluded := n.Exists && n.Excluded

@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -71,14 +72,15 @@ func (s *Store) Reap(ctx context.Context, grace time.Duration) (int, error) {
 		return 0, border(fmt.Errorf("look for expired leases: %w", err))
 	}
 	total := 0
+	var failed error // of one cluster, which keeps no other one waiting
 	for _, name := range names {
 		reaped, err := s.reapCluster(ctx, name, grace)
 		if err != nil {
-			return total, fmt.Errorf("reap cluster %s: %w", name, err)
+			failed = errors.Join(failed, fmt.Errorf("reap cluster %s: %w", name, err))
 		}
 		total += reaped
 	}
-	return total, nil
+	return total, failed
 }
 
 func (s *Store) reapCluster(ctx context.Context, name string, grace time.Duration) (reaped int, err error) {
@@ -112,9 +114,5 @@ func (s *Store) reapCluster(ctx context.Context, name string, grace time.Duratio
 		}
 		return reclaim(ctx, tx, current, back)
 	})
-	if err != nil {
-		return 0, err
-	}
-	_, err = s.releaseStaleWatchers(ctx, c.ID)
 	return reaped, err
 }

@@ -10,9 +10,6 @@ import (
 	"github.com/berth-backup/berth"
 )
 
-// watcherChunk is how many watchers leave.sql releases itself.
-const watcherChunk = 256
-
 // Start makes an admitted backup InProgress. ErrLeaseLost if the fence is no
 // longer the backup's.
 func (s *Store) Start(ctx context.Context, run berth.Run) error {
@@ -49,8 +46,11 @@ func (s *Store) fenced(ctx context.Context, what, name string, run berth.Run, ar
 
 // Finish ends a running backup with a terminal phase: slot, claims and lease
 // are free and those that waited for it are looked at again. ErrLeaseLost if
-// the fence is no longer the backup's.
+// the fence is no longer the backup's; an error where the phase is not terminal.
 func (s *Store) Finish(ctx context.Context, run berth.Run, outcome berth.Outcome) error {
+	if !outcome.Phase.Terminal() {
+		return fmt.Errorf("finish backup %s: %q is not a terminal phase", run.Name, outcome.Phase)
+	}
 	var from []string
 	for _, phase := range berth.Phases() {
 		if phase.Running() && phase.CanBecome(outcome.Phase) {
@@ -61,7 +61,6 @@ func (s *Store) Finish(ctx context.Context, run berth.Run, outcome berth.Outcome
 	if err != nil {
 		return border(err)
 	}
-	var released int
 	err = s.gated(ctx, c.ID, func(tx pgx.Tx) error {
 		var seq int64
 		var notified string
@@ -70,7 +69,7 @@ func (s *Store) Finish(ctx context.Context, run berth.Run, outcome berth.Outcome
 			"reason": outcome.Reason, "message": outcome.Message,
 			"warnings": outcome.Warnings, "errors": outcome.Errors,
 			"validation_errors": append([]string{}, outcome.ValidationErrors...), "failure_reason": outcome.FailureReason,
-		}).Scan(&seq, &released, &notified)
+		}).Scan(&seq, &notified)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return berth.ErrLeaseLost
 		}
@@ -79,12 +78,7 @@ func (s *Store) Finish(ctx context.Context, run berth.Run, outcome berth.Outcome
 	if err != nil {
 		return fmt.Errorf("finish backup %s: %w", run.Name, err)
 	}
-	if released < watcherChunk {
-		return nil
-	}
-	// The backup has ended; whoever dequeues next releases what is left if this fails.
-	_, err = s.releaseStaleWatchers(ctx, c.ID)
-	return err
+	return nil
 }
 
 // Release gives a running backup back to the queue at its old place, without

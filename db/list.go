@@ -76,5 +76,9 @@ func decodeCursor(cursor string) (int64, error) {
 	if !ok {
 		return 0, fmt.Errorf("%q does not begin with seq:", text)
 	}
-	return strconv.ParseInt(digits, 10, 64)
+	seq, err := strconv.ParseInt(digits, 10, 64)
+	if err == nil && encodeCursor(seq) != cursor {
+		err = fmt.Errorf("%q is written in another way", cursor)
+	}
+	return seq, err
 }

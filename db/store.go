@@ -111,7 +111,7 @@ type cluster struct {
 	Synced               bool
 }
 
-// notFound tells a cluster that does not exist from every other error.
+// errNoCluster tells a cluster that does not exist from every other error.
 var errNoCluster = errors.New("no such cluster")
 
 func unknownCluster(name string) error {

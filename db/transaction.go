@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/berth-backup/berth"
 )
 
 // gates is the number of dispatch gates; cluster c uses gate c mod gates.
@@ -90,7 +92,7 @@ func (s *Store) again(ctx context.Context, transaction func() error) error {
 		}
 		s.count(sqlState(err), constraint)
 		if try == maxTries {
-			return fmt.Errorf("gave up after %d tries: %w", maxTries, err)
+			return errors.Join(berth.Errorf(berth.CodeNotReady, "the database is too busy"), fmt.Errorf("gave up after %d tries: %w", maxTries, err))
 		}
 		select {
 		case <-ctx.Done():

@@ -124,7 +124,7 @@ func NewMirror(config *rest.Config, store MirrorStore, o MirrorOptions) (*Mirror
 	cluster := cmp.Or(o.Cluster, berth.DefaultCluster)
 	return &Mirror{
 		store:   store,
-		objects: newObjects(client, cmp.Or(o.Namespace, "velero"), cmp.Or(o.QPS, 50)),
+		objects: newObjects(client, cmp.Or(o.Namespace, "velero"), cmp.Or(o.QPS, 50), ttl/3),
 		cluster: cluster,
 		holder:  o.Holder,
 		ttl:     ttl,
@@ -164,8 +164,8 @@ func (m *Mirror) Run(ctx context.Context) error {
 	return nil
 }
 
-// turn leads, if it can, and then mirrors one page. more says that there was a
-// whole page of them.
+// turn leads, if it can, and then mirrors one page. more says that some of it
+// was done and that there is more to do.
 func (m *Mirror) turn(ctx context.Context) (more bool, err error) {
 	if err := m.lead(ctx); err != nil {
 		return false, err
@@ -177,7 +177,8 @@ func (m *Mirror) turn(ctx context.Context) (more bool, err error) {
 	trusted, cancel := context.WithDeadline(ctx, m.leadSent.Add(m.ttl*2/3))
 	defer cancel()
 	more, err = m.round(trusted)
-	if trusted.Err() != nil || errors.Is(err, errNoTimeLeft) {
+	if more && (trusted.Err() != nil || errors.Is(err, errNoTimeLeft)) {
+		// The page was too long for what was left of the lease, which is no failure.
 		m.leadSent = time.Time{}
 		return true, m.lead(ctx)
 	}
@@ -221,20 +222,21 @@ func (m *Mirror) round(ctx context.Context) (more bool, err error) {
 	due := m.due(behind)
 	tries := make([]try, len(due))
 	var broken atomic.Int32
-	group, inRound := errgroup.WithContext(ctx)
+	var over atomic.Bool
+	var group errgroup.Group
 	group.SetLimit(mirrorParallel)
 	for i, mirror := range due {
 		group.Go(func() error {
-			if inRound.Err() != nil {
-				return inRound.Err()
+			if over.Load() {
+				return nil
 			}
-			err := m.one(inRound, mirror)
+			err := m.one(ctx, mirror)
 			switch {
 			case err == nil:
 				broken.Store(0)
-			case concernsAll(err), inRound.Err() != nil:
-				return err
-			case isServerError(err) && broken.Add(1) >= brokenServer:
+			case ctx.Err() != nil, concernsAll(err), isServerError(err) && broken.Add(1) >= brokenServer:
+				// What is under way is not broken off: it may have been written.
+				over.Store(true)
 				return err
 			}
 			tries[i] = try{ended: true, err: err}
@@ -242,12 +244,14 @@ func (m *Mirror) round(ctx context.Context) (more bool, err error) {
 		})
 	}
 	err = group.Wait()
+	ended := 0
 	for i, try := range tries {
 		if try.ended {
 			m.note(due[i], try.err)
+			ended++
 		}
 	}
-	return !complete && len(due) > 0, err
+	return ended > 0 && (!complete || over.Load()), err
 }
 
 // one makes a backup's object equal to its row and says so to the store.

@@ -114,7 +114,7 @@ func (i *Inventory) watch(ctx context.Context) {
 			Logger: &logger,
 			Name:   "namespaces",
 			// client-go's own cap of a minute would add as much to each outage.
-			Backoff: &wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 10, Cap: 10 * time.Second},
+			Backoff: &wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 10, Cap: 5 * time.Second},
 		})
 		trusted, cancel := context.WithTimeout(ctx, jitter(i.relist))
 		reflector.RunWithContext(trusted)

@@ -17,28 +17,27 @@ import (
 	"github.com/berth-backup/berth"
 )
 
-const (
-	// requestTimeout bounds one request, so that a server which hangs shows as
-	// one that cannot be reached.
-	requestTimeout = 5 * time.Second
-	// objectTries is how often an object is read again because it changed
-	// between reading and writing.
-	objectTries = 8
-)
+// objectTries is how often an object is read again because it changed between
+// reading and writing.
+const objectTries = 8
 
 // objects writes Backup objects of one Kubernetes namespace.
 type objects struct {
 	client    dynamic.ResourceInterface
 	namespace string
 	writes    *rate.Limiter
+	// timeout bounds one request, so that a server which hangs shows as one that
+	// cannot be reached.
+	timeout time.Duration
 }
 
-func newObjects(client dynamic.Interface, namespace string, qps float64) objects {
+func newObjects(client dynamic.Interface, namespace string, qps float64, timeout time.Duration) objects {
 	backups := schema.GroupVersionResource{Group: "velero.io", Version: "v1", Resource: "backups"}
 	return objects{
 		client:    client.Resource(backups).Namespace(namespace),
 		namespace: namespace,
 		writes:    rate.NewLimiter(rate.Limit(qps), max(1, int(qps/5))),
+		timeout:   timeout,
 	}
 }
 
@@ -118,14 +117,14 @@ func (o objects) write(ctx context.Context, send func(context.Context) (*unstruc
 		// The limiter refuses early what it could not allow before ctx ends.
 		return nil, fmt.Errorf("%w: %w", errNoTimeLeft, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	object, err := send(ctx)
 	return object, o.explain(err)
 }
 
 func (o objects) get(ctx context.Context, name string) (*unstructured.Unstructured, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	object, err := o.client.Get(ctx, name, metav1.GetOptions{})
 	return object, o.explain(err)

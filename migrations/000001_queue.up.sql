@@ -117,6 +117,9 @@ CREATE TABLE backups (
     resolved           boolean NOT NULL,
     inventory_version  bigint NOT NULL,
     claim              int8multirange NOT NULL,
+    -- The namespaces that the scope names and the exclude label keeps out; of
+    -- everything that is whichever has the label.
+    left_out           int[] NOT NULL DEFAULT '{}',
     -- The contents, frozen at admission: namespaces that existed, named ones
     -- that did not, and those that the exclude label keeps out.
     contents           text[],
@@ -180,6 +183,15 @@ CREATE TABLE claims (
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200,
         autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 200);
 CREATE INDEX claims_seq ON claims (seq);
+
+-- Backups that stand in nobody's way any more, or in fewer's, while some still
+-- wait for them: more than one transaction releases. The row is written with
+-- the change that makes it so, and goes with the last watcher.
+CREATE TABLE departures (
+    cluster_id int NOT NULL,
+    seq        bigint NOT NULL REFERENCES backups ON DELETE CASCADE,
+    PRIMARY KEY (cluster_id, seq)
+);
 
 -- A worker's right to a running backup. The expiry is in no index, so that a
 -- renewal touches no index either.
@@ -303,6 +315,13 @@ CREATE FUNCTION overlapping_predecessor(of_cluster int, of_seq bigint, of_order_
     ORDER BY found.rank DESC, found.order_key DESC, found.seq DESC LIMIT 1
 $$;
 
+-- Whether one backup is in the way of another, a queued one: it is active,
+-- ahead, and overlaps.
+CREATE FUNCTION in_the_way(one backups, of_another backups) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN one.claim && of_another.claim
+       AND (one.slot IS NOT NULL
+            OR one.phase = 'Queued' AND (one.order_key, one.seq) < (of_another.order_key, of_another.seq));
+
 -- Makes the partitions of the month of "at" and of so many months after it.
 CREATE FUNCTION make_event_partitions(at timestamptz, months int) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -420,11 +439,9 @@ SELECT b.seq, b.id, b.cluster_id, c.name AS cluster, b.name, b.phase, b.reason, 
   FROM backups b
   JOIN clusters c ON c.id = b.cluster_id
   LEFT JOIN progress p ON p.seq = b.seq
-  -- The stored witness while it is active, else the one that the rule finds now.
+  -- The stored witness while it is in the way, else the one that the rule finds now.
   LEFT JOIN LATERAL (
-        SELECT s.seq FROM backups s
-         WHERE s.seq = b.blocked_by
-           AND s.phase IN ('Queued', 'ReadyToStart', 'InProgress', 'Finalizing', 'FinalizingPartiallyFailed')
+        SELECT s.seq FROM backups s WHERE s.seq = b.blocked_by AND in_the_way(s, b)
         ) stored ON b.phase = 'Queued'
   LEFT JOIN LATERAL (
         SELECT o.seq FROM overlapping_predecessor(b.cluster_id, b.seq, b.order_key, b.wide, b.claim) o

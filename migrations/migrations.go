@@ -28,10 +28,10 @@ const Latest = 1
 
 // Up migrates the database to Latest, under golang-migrate's lock: of several
 // processes that start at once, one does it and the others wait. A database
-// that is newer already is left as it is.
+// that is newer already is left as it is; a dirty one is an error.
 func Up(ctx context.Context, databaseURL string) error {
 	return with(ctx, databaseURL, func(m *migrate.Migrate) error {
-		if version, _, err := m.Version(); err == nil && version >= Latest {
+		if version, dirty, err := m.Version(); err == nil && version >= Latest && !dirty {
 			return nil
 		}
 		return m.Up()

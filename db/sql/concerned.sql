@@ -6,4 +6,4 @@ SELECT seq, spec, inventory_version FROM backups
    AND (has_pattern OR (cardinality(@relabelled::text[]) > 0
         AND (scope = 'everything-but' OR spec -> 'includedNamespaces' ?| @relabelled::text[])))
  ORDER BY order_key, seq
-   FOR UPDATE
+   FOR NO KEY UPDATE

@@ -7,8 +7,10 @@
 -- Invariant 3: a Queued backup is never overtaken by a later one that it
 -- overlaps.
 --
--- Candidates are skipped where somebody else has locked them; what is in their
--- way is read plainly, since a blocker that was skipped would be overtaken.
+-- Candidates are skipped where somebody else changes them; what is in their
+-- way is read plainly, since a blocker that was skipped would be overtaken. The
+-- lock leaves the row's key alone: who only refers to a candidate, as the mirror
+-- does, does not make the dequeue skip it.
 -- Of two candidates that overlap, the later one has the earlier as its
 -- predecessor: so all without a predecessor are disjoint, and as many as there
 -- are places can start at once.
@@ -32,7 +34,7 @@ candidates AS MATERIALIZED (
        AND (NOT b.evaluated OR EXISTS (SELECT FROM free))
      ORDER BY b.order_key, b.seq
      LIMIT @budget
-       FOR UPDATE OF b SKIP LOCKED),
+       FOR NO KEY UPDATE OF b SKIP LOCKED),
 looked_at AS MATERIALIZED (
     SELECT k.*, p.seq AS witness
       FROM candidates k, cluster c
@@ -51,8 +53,8 @@ admitted AS (
            contents_missing = (SELECT coalesce(array_agg(n.name ORDER BY n.name), '{}') FROM claims m JOIN namespaces n ON n.id = m.namespace_id
                                 WHERE m.seq = b.seq AND NOT n.present),
            contents_excluded = (SELECT coalesce(array_agg(n.name ORDER BY n.name), '{}') FROM namespaces n
-                                 WHERE n.cluster_id = b.cluster_id AND n.present AND n.excluded AND b.scope <> 'none'
-                                   AND (b.claim @> claim_key(b.cluster_id, n.id) OR b.spec -> 'includedNamespaces' ? n.name))
+                                 WHERE n.cluster_id = b.cluster_id AND n.present AND n.excluded
+                                   AND (b.scope = 'everything' OR n.id = ANY (b.left_out)))
       FROM picked p JOIN free f USING (n), instant i
      WHERE b.seq = p.seq
     RETURNING b.seq, b.id, b.cluster_id, b.name, b.attempt, b.fence, b.slot, b.labels, b.annotations, b.spec, b.created_at, b.enqueued_at,
@@ -71,12 +73,14 @@ marked AS (
        AND (l.witness IS NOT NULL OR (NOT l.evaluated AND l.seq NOT IN (SELECT p.seq FROM picked p JOIN free USING (n))))
     RETURNING b.seq, b.cluster_id, b.blocked_by, b.attempt),
 logged AS (
-    INSERT INTO events (at, cluster_id, seq, from_phase, to_phase, reason, worker, fence, attempt, slot)
-    SELECT i.at, a.cluster_id, a.seq, 'Queued', 'ReadyToStart', a.reason, a.worker, a.fence, a.attempt, a.slot
+    INSERT INTO events (at, cluster_id, seq, from_phase, to_phase, reason, blocker, worker, fence, attempt, slot)
+    SELECT i.at, a.cluster_id, a.seq, 'Queued', 'ReadyToStart', a.reason, NULL, a.worker, a.fence, a.attempt, a.slot
       FROM admitted a, instant i
     UNION ALL
+    -- A witness runs from before, or from this very dequeue on.
     SELECT i.at, m.cluster_id, m.seq, 'Queued', 'Queued',
-           CASE WHEN w.slot IS NOT NULL THEN 'RunningOverlap' ELSE 'EarlierQueuedOverlap' END, '', 0, m.attempt, NULL
+           CASE WHEN w.slot IS NOT NULL OR w.seq IN (SELECT seq FROM admitted) THEN 'RunningOverlap' ELSE 'EarlierQueuedOverlap' END,
+           m.blocked_by, '', 0, m.attempt, NULL
       FROM marked m JOIN backups w ON w.seq = m.blocked_by, instant i),
 mirrored AS (
     INSERT INTO mirror_outbox (cluster_id, seq) SELECT cluster_id, seq FROM admitted)

@@ -4,10 +4,10 @@ WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at),
 queued AS (
     INSERT INTO backups (id, cluster_id, name, phase, reason, labels, annotations, spec, location, keep_for,
                          created_at, enqueued_at, order_key, max_attempts,
-                         scope, has_pattern, resolved, inventory_version, claim)
+                         scope, has_pattern, resolved, inventory_version, left_out, claim)
     SELECT @id, @cluster_id::int, @name, 'Queued', 'Enqueued', @labels, @annotations, @spec, @location, @keep_for,
            at, at, at, @max_attempts,
-           @scope, @has_pattern, @resolved, @inventory_version,
+           @scope, @has_pattern, @resolved, @inventory_version, @left_out,
            CASE WHEN NOT @resolved OR @scope = 'everything' THEN claim_everything(@cluster_id::int)
                 WHEN @scope = 'everything-but' THEN claim_everything(@cluster_id::int) - claim_some(@cluster_id::int, @namespace_ids)
                 WHEN @scope = 'some' THEN claim_some(@cluster_id::int, @namespace_ids)

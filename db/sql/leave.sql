@@ -1,8 +1,9 @@
 -- A running backup ends: its slot, its claims and its lease are free, and the
--- first of those that waited for it are looked at again. Behind the gate.
+-- first of those that waited for it are looked at again; whoever dequeues next
+-- releases the others. Behind the gate.
 WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at),
 before AS MATERIALIZED (
-    SELECT seq, phase, slot FROM backups WHERE seq = @seq AND fence = @fence AND phase = ANY (@from::text[]) FOR UPDATE),
+    SELECT seq, phase, slot FROM backups WHERE seq = @seq AND fence = @fence AND phase = ANY (@from::text[]) FOR NO KEY UPDATE),
 ended AS (
     UPDATE backups b
        SET phase = @phase, reason = @reason, message = @message, version = version + 1,
@@ -21,10 +22,14 @@ watchers AS (
      WHERE b.seq IN (SELECT w.seq FROM backups w, ended e WHERE w.blocked_by = e.seq AND w.phase = 'Queued'
                       ORDER BY w.order_key, w.seq LIMIT 256)
     RETURNING b.seq),
+left_over AS (
+    INSERT INTO departures (cluster_id, seq)
+    SELECT e.cluster_id, e.seq FROM ended e WHERE (SELECT count(*) FROM watchers) = 256
+    ON CONFLICT DO NOTHING),
 logged AS (
     INSERT INTO events (at, cluster_id, seq, from_phase, to_phase, reason, message, worker, fence, attempt, slot)
     SELECT i.at, e.cluster_id, e.seq, o.phase, e.phase, e.reason, e.message, e.worker, e.fence, e.attempt, o.slot
       FROM ended e, before o, instant i),
 mirrored AS (
     INSERT INTO mirror_outbox (cluster_id, seq) SELECT cluster_id, seq FROM ended)
-SELECT seq, (SELECT count(*) FROM watchers) AS released, pg_notify('berth_queue', cluster_id::text)::text FROM ended
+SELECT seq, pg_notify('berth_queue', cluster_id::text)::text FROM ended

@@ -1,13 +1,14 @@
 -- Takes the backups whose lease ran out more than a grace ago from their
 -- workers: back into the queue at their old place, or Failed where that was
--- the last of their attempts. Behind the gate.
+-- the last of their attempts. Behind the gate. The lease's row is locked too: a
+-- worker that is told that it renewed keeps what it renewed.
 WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at),
 expired AS MATERIALIZED (
     SELECT b.seq, b.phase, b.slot, b.fence, b.worker, b.attempt, b.lost_leases + 1 >= b.max_attempts AS last
       FROM leases l JOIN backups b USING (seq), instant i
      WHERE l.cluster_id = @cluster_id AND l.expires_at < i.at - @grace::interval AND b.fence = l.fence AND b.slot IS NOT NULL
      ORDER BY b.seq LIMIT 100
-       FOR UPDATE OF b),
+       FOR NO KEY UPDATE OF b, l),
 taken AS (
     UPDATE backups b
        SET phase = CASE WHEN x.last THEN 'Failed' ELSE 'Queued' END,
@@ -29,7 +30,7 @@ taken AS (
            warnings = 0, errors = 0, evaluated = false
       FROM expired x, instant i
      WHERE b.seq = x.seq
-    RETURNING b.seq, b.cluster_id, b.phase, b.reason, b.message, b.spec),
+    RETURNING b.seq, b.cluster_id, b.phase, b.reason, b.message, b.spec, b.order_key),
 unleased AS (DELETE FROM leases USING taken t WHERE leases.seq = t.seq),
 uncounted AS (DELETE FROM progress USING taken t WHERE progress.seq = t.seq AND t.phase = 'Queued'),
 waiting AS (UPDATE claims SET rank = 1 FROM taken t WHERE claims.seq = t.seq AND t.phase = 'Queued'),
@@ -37,10 +38,13 @@ freed AS (DELETE FROM claims USING taken t WHERE claims.seq = t.seq AND t.phase 
 closed AS (
     DELETE FROM slots s USING expired x, taken t, clusters c
      WHERE x.seq = t.seq AND c.id = t.cluster_id AND s.cluster_id = t.cluster_id AND s.slot = x.slot AND s.slot > c.concurrent_backups),
-watchers AS (
-    UPDATE backups b SET blocked_by = NULL, blocked_since = NULL, evaluated = false
-     WHERE b.seq IN (SELECT w.seq FROM backups w, taken t WHERE t.phase = 'Failed' AND w.blocked_by = t.seq AND w.phase = 'Queued'
-                      ORDER BY w.order_key, w.seq LIMIT 256)),
+-- Those who waited for one that is out of the queue, or before its old place.
+left_over AS (
+    INSERT INTO departures (cluster_id, seq)
+    SELECT t.cluster_id, t.seq FROM taken t
+     WHERE EXISTS (SELECT FROM backups w WHERE w.blocked_by = t.seq
+                      AND (t.phase = 'Failed' OR (w.order_key, w.seq) < (t.order_key, t.seq)))
+    ON CONFLICT DO NOTHING),
 logged AS (
     INSERT INTO events (at, cluster_id, seq, from_phase, to_phase, reason, message, worker, fence, attempt, slot)
     SELECT i.at, t.cluster_id, t.seq, x.phase, t.phase, t.reason, t.message, x.worker, x.fence, x.attempt, x.slot

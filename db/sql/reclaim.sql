@@ -1,5 +1,4 @@
--- Gives a queued backup the claim that its scope has now. Those that waited
--- for it look again where the claim changed. Behind the gate.
+-- Gives a queued backup the claim that its scope has now. Behind the gate.
 WITH wanted AS MATERIALIZED (
     SELECT b.seq, b.cluster_id, b.order_key, b.claim AS former, b.resolved AS was_resolved,
            CASE WHEN NOT @resolved OR b.scope = 'everything' THEN claim_everything(b.cluster_id)
@@ -9,12 +8,12 @@ WITH wanted AS MATERIALIZED (
       FROM backups b WHERE b.seq = @seq AND b.phase = 'Queued'),
 current AS (
     UPDATE backups b
-       SET inventory_version = @inventory_version, resolved = @resolved, claim = w.claim,
+       SET inventory_version = @inventory_version, resolved = @resolved, claim = w.claim, left_out = @left_out,
            evaluated = b.evaluated AND w.claim = w.former AND w.was_resolved = @resolved,
            blocked_by = CASE WHEN w.claim = w.former AND w.was_resolved = @resolved THEN b.blocked_by END,
            blocked_since = CASE WHEN w.claim = w.former AND w.was_resolved = @resolved THEN b.blocked_since END
       FROM wanted w WHERE b.seq = w.seq
-    RETURNING b.seq, b.cluster_id, b.order_key, b.scope, b.wide, w.claim <> w.former OR w.was_resolved <> @resolved AS changed),
+    RETURNING b.seq, b.cluster_id, b.order_key, b.scope, b.wide, b.claim, w.claim <> w.former OR w.was_resolved <> @resolved AS changed),
 gone AS (
     DELETE FROM claims c USING current n
      WHERE n.changed AND c.seq = n.seq AND NOT (n.scope = 'some' AND NOT n.wide AND c.namespace_id = ANY (@namespace_ids::int[]))),
@@ -23,7 +22,10 @@ come AS (
     SELECT n.cluster_id, id, 1, n.order_key, n.seq FROM current n, unnest(@namespace_ids::int[]) id
      WHERE n.changed AND n.scope = 'some' AND NOT n.wide
     ON CONFLICT DO NOTHING),
-watchers AS (
-    UPDATE backups b SET blocked_by = NULL, blocked_since = NULL, evaluated = false
-      FROM current n WHERE n.changed AND b.blocked_by = n.seq AND b.phase = 'Queued')
+-- Those who waited for what it no longer claims.
+left_over AS (
+    INSERT INTO departures (cluster_id, seq)
+    SELECT n.cluster_id, n.seq FROM current n
+     WHERE n.changed AND EXISTS (SELECT FROM backups w WHERE w.blocked_by = n.seq AND NOT w.claim && n.claim)
+    ON CONFLICT DO NOTHING)
 SELECT changed FROM current

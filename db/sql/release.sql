@@ -2,20 +2,26 @@
 -- used up. Behind the gate.
 WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at),
 before AS MATERIALIZED (
-    SELECT seq, phase, slot, worker, fence FROM backups WHERE seq = @seq AND fence = @fence AND slot IS NOT NULL FOR UPDATE),
+    SELECT seq, phase, slot, worker, fence FROM backups WHERE seq = @seq AND fence = @fence AND slot IS NOT NULL FOR NO KEY UPDATE),
 released AS (
     UPDATE backups b
        SET phase = 'Queued', reason = 'Released', message = @message, version = version + 1,
            fence = nextval('fences'), slot = NULL, worker = '', ready_at = NULL, started_at = NULL, expires_at = NULL,
            contents = NULL, contents_missing = NULL, contents_excluded = NULL, warnings = 0, errors = 0, evaluated = false
       FROM before o WHERE b.seq = o.seq
-    RETURNING b.seq, b.cluster_id, b.phase, b.reason, b.message, b.attempt, b.spec),
+    RETURNING b.seq, b.cluster_id, b.phase, b.reason, b.message, b.attempt, b.spec, b.order_key),
 unleased AS (DELETE FROM leases USING released r WHERE leases.seq = r.seq),
 uncounted AS (DELETE FROM progress USING released r WHERE progress.seq = r.seq),
 waiting AS (UPDATE claims SET rank = 1 FROM released r WHERE claims.seq = r.seq),
 closed AS (
     DELETE FROM slots s USING before o, released r, clusters c
      WHERE c.id = r.cluster_id AND s.cluster_id = r.cluster_id AND s.slot = o.slot AND s.slot > c.concurrent_backups),
+-- Those who are before its place and waited for it while it ran.
+left_over AS (
+    INSERT INTO departures (cluster_id, seq)
+    SELECT r.cluster_id, r.seq FROM released r
+     WHERE EXISTS (SELECT FROM backups w WHERE w.blocked_by = r.seq AND (w.order_key, w.seq) < (r.order_key, r.seq))
+    ON CONFLICT DO NOTHING),
 logged AS (
     INSERT INTO events (at, cluster_id, seq, from_phase, to_phase, reason, message, worker, fence, attempt, slot)
     SELECT i.at, r.cluster_id, r.seq, o.phase, r.phase, r.reason, r.message, o.worker, o.fence, r.attempt, o.slot

@@ -1,11 +1,13 @@
 -- Renews all of a worker's leases and the worker itself, and gives back those
--- that are still its own.
+-- that are still its own. The rows are locked in the order in which the reaper
+-- locks them.
 WITH alive AS (
     INSERT INTO workers (id, cluster_id, expires_at) VALUES (@worker, @cluster_id, clock_timestamp() + @ttl::interval)
     ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at),
+own AS MATERIALIZED (
+    SELECT l.seq FROM leases l JOIN unnest(@seqs::bigint[], @fences::bigint[]) AS held (seq, fence) USING (seq, fence)
+     ORDER BY l.seq FOR NO KEY UPDATE OF l),
 renewed AS (
-    UPDATE leases l SET expires_at = clock_timestamp() + @ttl::interval
-      FROM unnest(@seqs::bigint[], @fences::bigint[]) AS held (seq, fence)
-     WHERE l.seq = held.seq AND l.fence = held.fence
+    UPDATE leases l SET expires_at = clock_timestamp() + @ttl::interval FROM own WHERE l.seq = own.seq
     RETURNING l.seq)
 SELECT seq FROM renewed

@@ -1,8 +1,9 @@
 -- Another limit. Slots above it go as soon as nobody holds them; running
--- backups go on. Behind the gate.
+-- backups go on. Behind the gate, where nobody else changes the limit; an
+-- enqueue's reference to the cluster does not keep it waiting.
 WITH changed AS (
     UPDATE clusters c SET concurrent_backups = @limit::int
-      FROM (SELECT id, concurrent_backups FROM clusters WHERE id = @cluster_id FOR UPDATE) o
+      FROM (SELECT id, concurrent_backups FROM clusters WHERE id = @cluster_id FOR NO KEY UPDATE) o
      WHERE c.id = o.id AND o.concurrent_backups <> @limit::int
     RETURNING c.id, o.concurrent_backups AS former),
 opened AS (

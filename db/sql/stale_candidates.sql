@@ -4,4 +4,4 @@ SELECT b.seq, b.spec, b.inventory_version FROM backups b JOIN clusters c ON c.id
  WHERE b.cluster_id = @cluster_id AND b.phase = 'Queued' AND b.blocked_by IS NULL
    AND b.has_pattern AND b.inventory_version <> c.inventory_version
  ORDER BY b.order_key, b.seq LIMIT @budget
-   FOR UPDATE OF b SKIP LOCKED
+   FOR NO KEY UPDATE OF b SKIP LOCKED

@@ -136,7 +136,8 @@ func TestStoppingAGivenPostgresDoesNothing(t *testing.T) {
 
 func TestPostgresOfASharedProcessIsOne(t *testing.T) {
 	t.Parallel()
-	if TestPostgres(t) != TestPostgres(t) {
+	first := TestPostgres(t)
+	if second := TestPostgres(t); second != first {
 		t.Error("two servers")
 	}
 }

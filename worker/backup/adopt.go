@@ -33,7 +33,10 @@ func (f folder) adopt(ctx context.Context) (*Taken, error) {
 	if !whole || !ended {
 		return nil, f.removeOrphans(ctx)
 	}
-	return &Taken{folder: f, Adopted: true, Outcome: outcome, Artefacts: artefacts}, nil
+	return &Taken{
+		Outcome: outcome, Adopted: true, Artefacts: artefacts,
+		folder: f, record: Artefact{Object: recordObject, Size: int64(len(body))},
+	}, nil
 }
 
 // removeOrphans clears a folder whose record is this backup's, but which lacks
@@ -55,18 +58,25 @@ func (f folder) recordOf(body []byte) (berth.VeleroBackup, error) {
 	if id := record.Metadata.Annotations[berth.AnnotationID]; id != f.run.ID.String() {
 		return record, f.nameTaken(recordObject + " has the id " + strconv.Quote(id))
 	}
-	fence, err := strconv.ParseInt(record.Metadata.Annotations[berth.AnnotationFence], 10, 64)
-	if err != nil {
-		// It cannot be whole either; what is not whole is replaced.
-		return record, nil
+	fence, ok := fenceOf(record)
+	if !ok {
+		return record, nil // verify takes it for what it is: not whole
 	}
-	_, err = f.compare(owner{UID: f.run.ID, Fence: fence})
+	_, err := f.compare(owner{UID: f.run.ID, Fence: fence})
 	return record, err
 }
 
-// verify says whether every artefact of a record is there with the checksum
-// that the record gives.
+func fenceOf(record berth.VeleroBackup) (int64, bool) {
+	fence, err := strconv.ParseInt(record.Metadata.Annotations[berth.AnnotationFence], 10, 64)
+	return fence, err == nil
+}
+
+// verify says whether a record names its attempt, and every artefact is there
+// with the checksum that the record gives.
 func (f folder) verify(ctx context.Context, record berth.VeleroBackup) ([]Artefact, bool, error) {
+	if _, ok := fenceOf(record); !ok {
+		return nil, false, nil
+	}
 	var all []Artefact
 	for _, name := range artefacts() {
 		a := Artefact{Name: name, Object: ObjectName(f.run.Name, name), SHA256: record.Metadata.Annotations[berth.AnnotationSHA256Prefix+name]}

@@ -17,7 +17,8 @@ type Options struct {
 	// ConcurrentLists is how many lists one backup reads at a time. Default 4.
 	ConcurrentLists int
 	// RequestTimeout is how long the API server may send nothing before a
-	// request is given up. Default 60 s.
+	// run is given up. Default 90 s: what an API server itself waits for, it
+	// gives up after 60 s, and says so.
 	RequestTimeout time.Duration
 	// RetryWait is the pause before a failed page is asked for again; it
 	// doubles each time. Default 200 ms.
@@ -35,7 +36,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.ConcurrentLists = 4
 	}
 	if o.RequestTimeout == 0 {
-		o.RequestTimeout = time.Minute
+		o.RequestTimeout = 90 * time.Second
 	}
 	if o.RetryWait == 0 {
 		o.RetryWait = 200 * time.Millisecond
@@ -45,10 +46,10 @@ func (o Options) withDefaults() (Options, error) {
 
 // Cluster reads one Kubernetes cluster. All runs of a process share it.
 type Cluster struct {
-	options Options
-	config  *rest.Config
-	http    *http.Client
-	rest    rest.Interface
+	options   Options
+	config    *rest.Config
+	transport http.RoundTripper
+	rest      rest.Interface
 }
 
 // NewCluster makes the access to the cluster that config names. It sends no
@@ -64,13 +65,15 @@ func NewCluster(config *rest.Config, options Options) (*Cluster, error) {
 	c.config.UserAgent = "berth"
 	// A list takes as long as it takes; its silences are bounded instead.
 	c.config.Timeout = 0
+	// The server's advice on deprecated versions is for whoever wrote them.
+	c.config.WarningHandler = rest.NoWarnings{}
 	// Objects are compressed once, on their way to the archive. Compressing
 	// them for the way here as well costs both ends more than it saves.
 	c.config.DisableCompression = true
-	if c.http, err = rest.HTTPClientFor(c.config); err != nil {
+	if c.transport, err = rest.TransportFor(c.config); err != nil {
 		return nil, fmt.Errorf("access to the cluster: %w", err)
 	}
-	client, err := discovery.NewDiscoveryClientForConfigAndClient(c.config, c.http)
+	client, err := discovery.NewDiscoveryClientForConfigAndClient(c.config, &http.Client{Transport: c.transport})
 	if err != nil {
 		return nil, fmt.Errorf("access to the cluster: %w", err)
 	}

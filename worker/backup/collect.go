@@ -2,7 +2,9 @@ package backup
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -66,8 +68,11 @@ func (c *collector) list(ctx context.Context, l *listing, work chan<- *batch) er
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case isUnreachable(err):
+	case errors.Is(err, errNoAnswer):
 		return fmt.Errorf("list %s: %w", l, err)
+	case err != nil && statusOf(err) == http.StatusNotFound && !c.cluster.serves(ctx, l.resource):
+		// Its objects went with it: nothing is missing.
+		c.results.warning(l.namespace, fmt.Sprintf("list %s: the cluster stopped serving it while the backup was taken", l))
 	case err != nil:
 		c.results.error(l.namespace, fmt.Sprintf("list %s: %v", l, err))
 	}

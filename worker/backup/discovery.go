@@ -3,9 +3,11 @@ package backup
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 
@@ -30,7 +32,7 @@ type found struct {
 func (c *Cluster) discover(ctx context.Context) (found, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.RequestTimeout)
 	defer cancel()
-	client, err := discovery.NewDiscoveryClientForConfigAndClient(c.config, &http.Client{Transport: bound{ctx, c.http.Transport}})
+	client, err := discovery.NewDiscoveryClientForConfigAndClient(c.config, &http.Client{Transport: bound{ctx, c.transport}})
 	if err != nil {
 		return found{}, fmt.Errorf("discover the cluster's resources: %w", err)
 	}
@@ -111,6 +113,19 @@ func resourcesOf(lists []*metav1.APIResourceList) ([]resource, error) {
 
 func hasVerbs(has []string, verbs ...string) bool {
 	return !slices.ContainsFunc(verbs, func(verb string) bool { return !slices.Contains(has, verb) })
+}
+
+// serves says whether the cluster still has a resource. In doubt it does.
+func (c *Cluster) serves(ctx context.Context, r resource) bool {
+	body, err := c.rest.Get().AbsPath(path.Dir(r.url(""))).SetHeader("Accept", "application/json").DoRaw(ctx)
+	if err != nil {
+		return statusOf(err) != http.StatusNotFound
+	}
+	var list metav1.APIResourceList
+	if err := json.Unmarshal(body, &list); err != nil {
+		return true
+	}
+	return slices.ContainsFunc(list.APIResources, func(served metav1.APIResource) bool { return served.Name == r.plural })
 }
 
 // bound ends requests with a context: client-go's discovery takes none.

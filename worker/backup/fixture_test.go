@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -170,24 +171,41 @@ func (f *fixture) gunzipped(name string) []byte {
 func (f *fixture) files() map[string][]byte {
 	f.Helper()
 	files := map[string][]byte{}
-	r := tar.NewReader(bytes.NewReader(f.gunzipped("nightly.tar.gz")))
-	for {
-		header, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return files
-		}
-		if err != nil {
-			f.Fatal(err)
-		}
+	f.unpack(func(header *tar.Header, body []byte) {
 		if header.Typeflag != tar.TypeReg || header.Mode != 0o755 {
 			f.Errorf("%s has type %q and mode %o", header.Name, header.Typeflag, header.Mode)
 		}
 		if files[header.Name] != nil {
 			f.Errorf("%s stands twice in the archive", header.Name)
 		}
-		if files[header.Name], err = io.ReadAll(r); err != nil {
+		files[header.Name] = body
+	})
+	return files
+}
+
+func (f *fixture) headers() []*tar.Header {
+	f.Helper()
+	var headers []*tar.Header
+	f.unpack(func(header *tar.Header, _ []byte) { headers = append(headers, header) })
+	return headers
+}
+
+func (f *fixture) unpack(each func(*tar.Header, []byte)) {
+	f.Helper()
+	r := tar.NewReader(bytes.NewReader(f.gunzipped("nightly.tar.gz")))
+	for {
+		header, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
 			f.Fatal(err)
 		}
+		body, err := io.ReadAll(r)
+		if err != nil {
+			f.Fatal(err)
+		}
+		each(header, body)
 	}
 }
 
@@ -253,8 +271,35 @@ func (f *fixture) configMap(namespace, name string, change func(*unstructured.Un
 	}
 	gvr := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	if _, err := f.objects.Resource(gvr).Namespace(namespace).Create(f.Context(), o, metav1.CreateOptions{}); err != nil {
-		f.Fatal(err)
+		f.Error(err)
 	}
+}
+
+// configMaps makes n ConfigMaps, named so that a list shows them in order.
+func (f *fixture) configMaps(namespace string, n int) {
+	f.Helper()
+	var group errgroup.Group
+	group.SetLimit(8)
+	for i := range n {
+		group.Go(func() error { f.configMap(namespace, fmt.Sprintf("config-%05d", i), nil); return nil })
+	}
+	_ = group.Wait()
+}
+
+// nextAttempt is r admitted again after its lease was lost.
+func nextAttempt(r berth.Run) berth.Run {
+	r.Attempt++
+	r.Fence += 10
+	return r
+}
+
+func failureOf(t *testing.T, err error) *backup.Failure {
+	t.Helper()
+	failure, ok := errors.AsType[*backup.Failure](err)
+	if !ok {
+		t.Fatalf("the error is no Failure: %v", err)
+	}
+	return failure
 }
 
 func labelled(pairs ...string) func(*unstructured.Unstructured) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strconv"
 	"sync"
@@ -128,8 +127,11 @@ func (c *Cluster) readPage(ctx context.Context, l *listing, selector, token stri
 	done := silence.begin()
 	body, err := request.Stream(ctx)
 	done()
+	if err != nil && statusOf(err) > 0 {
+		return page{}, err
+	}
 	if err != nil {
-		return page{}, causeOf(ctx, err)
+		return page{}, unanswered(causeOf(ctx, err))
 	}
 	silence.source = body
 	p, err := readList(silence, to.about, to.item)
@@ -151,10 +153,15 @@ func causeOf(ctx context.Context, err error) error {
 
 func isExpired(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
 
-// isUnreachable tells that there is no API server to talk to, from one that answers badly.
-func isUnreachable(err error) bool {
-	op, ok := errors.AsType[*net.OpError](err)
-	return ok && op.Op == "dial"
+// errNoAnswer tells that there is no API server to talk to from one that
+// answers badly: the first concerns the whole run, the second one list.
+var errNoAnswer = errors.New("the API server does not answer")
+
+func unanswered(err error) error {
+	if errors.Is(err, errNoAnswer) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", errNoAnswer, err)
 }
 
 // isPassing errors may be gone at the next try: no answer, one that breaks off,
@@ -163,7 +170,7 @@ func isPassing(err error) bool {
 	if code := statusOf(err); code > 0 {
 		return code >= 500 || code == http.StatusTooManyRequests
 	}
-	return !errors.Is(err, errBadJSON)
+	return !errors.Is(err, errBadJSON) && !errors.Is(err, errSilence)
 }
 
 // statusOf is the HTTP status that an API server answered with, 0 for an error
@@ -187,6 +194,9 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// errSilence is waited for once: whoever waits again would wait as long.
+var errSilence = fmt.Errorf("%w: silence", errNoAnswer)
+
 // silenceReader ends a request whose server sends nothing for too long. Time
 // that the reader itself takes between two reads does not count.
 type silenceReader struct {
@@ -197,7 +207,7 @@ type silenceReader struct {
 
 func (s *silenceReader) begin() func() {
 	timer := time.AfterFunc(s.timeout, func() {
-		s.cancel(fmt.Errorf("the API server sent nothing for %s", s.timeout))
+		s.cancel(fmt.Errorf("%w for %s", errSilence, s.timeout))
 	})
 	return func() { timer.Stop() }
 }

@@ -26,7 +26,7 @@ type page struct {
 	remaining int
 }
 
-var readBuffers = sync.Pool{New: func() any { return make([]byte, readAhead) }}
+var listReaders = sync.Pool{New: func() any { return &listReader{buf: make([]byte, readAhead)} }}
 
 // listReader takes the answer to a list apart while it arrives: what it holds
 // is one object, however long the page is.
@@ -42,12 +42,9 @@ type listReader struct {
 // slice is good until item returns. about is called when the list's own
 // metadata arrives, which is before the items where the server writes them so.
 func readList(source io.Reader, about func(page), item func(raw []byte) error) (page, error) {
-	r := &listReader{source: source, buf: readBuffers.Get().([]byte)}
-	defer func() {
-		if len(r.buf) <= keptBuffer {
-			readBuffers.Put(r.buf)
-		}
-	}()
+	r := listReaders.Get().(*listReader)
+	*r = listReader{source: source, buf: r.buf}
+	defer r.free()
 	var p page
 	hasItems := false
 	err := r.object(func(key string) error {
@@ -73,6 +70,15 @@ func readList(source io.Reader, about func(page), item func(raw []byte) error) (
 		err = errors.New("the answer is no list")
 	}
 	return p, err
+}
+
+// free gives the reader back for its memory to be used again, unless one huge
+// object made it long.
+func (r *listReader) free() {
+	r.source = nil
+	if len(r.buf) <= keptBuffer {
+		listReaders.Put(r)
+	}
 }
 
 func pageOf(raw []byte) (page, error) {

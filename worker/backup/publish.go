@@ -35,21 +35,24 @@ func (t *Taken) Publish(ctx context.Context, b berth.Backup, namespace string) e
 }
 
 func (t *Taken) publish(ctx context.Context, b berth.Backup, namespace string) error {
+	if t.Adopted {
+		return t.folder.lookUp(ctx, append([]Artefact{t.record}, t.Artefacts...))
+	}
 	if err := t.folder.checkOwner(ctx); err != nil {
 		return err
 	}
-	if err := t.folder.lookUp(ctx, t.Artefacts); err != nil || t.Adopted {
+	if err := t.folder.lookUp(ctx, t.Artefacts); err != nil {
 		return err
 	}
-	record, err := t.folder.writeRecord(ctx, t.record(b, namespace))
+	record, err := t.folder.writeRecord(ctx, t.recordOf(b, namespace))
 	if err != nil {
 		return err
 	}
 	return t.folder.lookUp(ctx, append([]Artefact{record}, t.Artefacts...))
 }
 
-// record is the object that shows b, with the proof of what was written.
-func (t *Taken) record(b berth.Backup, namespace string) berth.VeleroBackup {
+// recordOf is the object that shows b, with the proof of what was written.
+func (t *Taken) recordOf(b berth.Backup, namespace string) berth.VeleroBackup {
 	record := berth.VeleroBackupOf(b, namespace)
 	annotations := record.Metadata.Annotations
 	annotations[berth.AnnotationID] = t.folder.run.ID.String()

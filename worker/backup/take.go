@@ -42,6 +42,8 @@ type Taken struct {
 	ServerVersion version.Info
 
 	folder folder
+	// record is velero-backup.json as it was found, where Adopted.
+	record Artefact
 }
 
 // Take takes a backup, as far as it can be taken without being visible: Publish

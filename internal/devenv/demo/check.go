@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -33,16 +34,16 @@ func check(ctx context.Context, s *setup, o observations) error {
 		}
 		say("  %s %s", mark, fmt.Sprintf(format, args...))
 	}
-	for name, wanted := range map[string]string{
-		"backup2": "RunningOverlap backup1 ns2",
-		"backup3": "EarlierQueuedOverlap backup2 ns3",
-		"backup4": "EarlierQueuedOverlap backup2 ns5",
+	for _, w := range []struct{ name, reason string }{
+		{"backup2", "RunningOverlap backup1 ns2"},
+		{"backup3", "EarlierQueuedOverlap backup2 ns3"},
+		{"backup4", "EarlierQueuedOverlap backup2 ns5"},
 	} {
-		promise(o.waited[name][wanted], "%s was seen Queued with its true blocker: %s", name, wanted)
+		promise(o.waited[w.name][w.reason], "%s was seen Queued with its true blocker: %s", w.name, w.reason)
 	}
-	for name, reasons := range o.waited {
-		for reason := range reasons {
-			promise(truly(name, reason), "%s waited for a reason that is true: %s", name, reason)
+	for _, b := range submitted {
+		for _, reason := range slices.Sorted(maps.Keys(o.waited[b.name])) {
+			promise(truly(b.name, reason), "%s waited for a reason that is true: %s", b.name, reason)
 		}
 	}
 	promise(o.together["backup1+backup5"], "1 and 5 were seen running together")

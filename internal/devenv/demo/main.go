@@ -22,6 +22,7 @@ func main() {
 	defer stop()
 	err := run(ctx, *dev, *against)
 	switch {
+	case *dev && err == nil:
 	case ctx.Err() != nil:
 		fmt.Fprintln(os.Stderr, "\ndemo: stopped")
 		os.Exit(130)

@@ -1,0 +1,287 @@
+package db_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/berth-backup/berth"
+	"github.com/berth-backup/berth/db/dbtest"
+)
+
+func change(tb testing.TB, d *dbtest.Database, changed ...berth.Namespace) {
+	tb.Helper()
+	if err := d.ChangeNamespaces(context.Background(), berth.DefaultCluster, changed); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func present(name string) berth.Namespace { return berth.Namespace{Name: name, Exists: true} }
+func labelled(name string) berth.Namespace {
+	return berth.Namespace{Name: name, Exists: true, Excluded: true}
+}
+func gone(name string) berth.Namespace { return berth.Namespace{Name: name} }
+func spec(includes, excludes []string) berth.Spec {
+	return berth.Spec{IncludedNamespaces: includes, ExcludedNamespaces: excludes}
+}
+
+// At admission the contents are frozen: exactly the namespaces that exist then,
+// beside those that are missing and those that the exclude label keeps out.
+func TestContentsAreFrozen(t *testing.T) {
+	t.Parallel()
+	list := func(names ...string) []string { return names }
+	tests := map[string]struct {
+		includes, excludes []string
+		want               berth.Contents
+	}{
+		"literals":                     {list("a", "ghost"), nil, berth.Contents{Names: list("a"), Missing: list("ghost")}},
+		"a literal that is left out":   {list("a", "kept-out"), nil, berth.Contents{Names: list("a"), Excluded: list("kept-out")}},
+		"a literal a pattern excludes": {list("a", "web-1"), list("web-*"), berth.Contents{Names: list("a")}},
+		"a pattern":                    {list("web-*"), nil, berth.Contents{Names: list("web-1", "web-2"), Excluded: list("web-out")}},
+		"a pattern with an exclude":    {list("web-*"), list("web-2", "web-o*"), berth.Contents{Names: list("web-1")}},
+		"a pattern that matches none":  {list("none-*"), nil, berth.Contents{}},
+		"nothing":                      {list(""), nil, berth.Contents{}},
+		"everything":                   {nil, nil, berth.Contents{Names: list("a", "b", "web-1", "web-2"), Excluded: list("kept-out", "web-out")}},
+		"*":                            {list("*"), nil, berth.Contents{Names: list("a", "b", "web-1", "web-2"), Excluded: list("kept-out", "web-out")}},
+		"everything but literals":      {nil, list("a", "ghost", "web-out"), berth.Contents{Names: list("b", "web-1", "web-2"), Excluded: list("kept-out")}},
+		"everything but a pattern":     {list("*"), list("web-*"), berth.Contents{Names: list("a", "b"), Excluded: list("kept-out")}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newQueue(t, 1, "a", "b", "web-1", "web-2", "went")
+			change(t, d, gone("went"), labelled("kept-out"), labelled("web-out"))
+			enqueue(t, d, berth.Request{Name: "b", Spec: spec(test.includes, test.excludes)})
+			run := dispatch(t, d, 1)[0]
+			if diff := cmp.Diff(test.want, run.Contents, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("contents (-want +got):\n%s", diff)
+			}
+			// What comes, goes or is labelled while it runs changes nothing.
+			change(t, d, present("web-3"), gone("web-1"), labelled("a"))
+			if diff := cmp.Diff(test.want.Names, read(t, d, run).Namespaces.Frozen, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("contents while it runs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// What waits follows the inventory: each change of it amends the claims of the
+// queued backups that it concerns.
+func TestQueuedClaimsFollowTheInventory(t *testing.T) {
+	t.Parallel()
+	d := newQueue(t, 1, "web-1", "busy")
+	enqueue(t, d, request("busy", "busy"))
+	dispatch(t, d, 1)
+	pattern := enqueue(t, d, request("pattern", "web-*", "lit"))
+	but := enqueue(t, d, berth.Request{Name: "but", Spec: spec(nil, []string{"web-*", "never"})})
+	butLiteral := enqueue(t, d, berth.Request{Name: "but-literal", Spec: spec(nil, []string{"web-1"})})
+	type claims struct{ Pattern, But, ButLiteral []string }
+	check := func(what string, want claims) {
+		t.Helper()
+		now := func(b berth.Backup) berth.Namespaces { return read(t, d, berth.Run{ID: b.ID}).Namespaces }
+		got := claims{now(pattern).Names, now(but).Except, now(butLiteral).Except}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: claims and holes (-want +got):\n%s", what, diff)
+		}
+	}
+	list := func(names ...string) []string { return names }
+	check("at first", claims{list("lit", "web-1"), list("never", "web-1"), list("web-1")})
+	change(t, d, present("web-2"))
+	check("a namespace came", claims{list("lit", "web-1", "web-2"), list("never", "web-1", "web-2"), list("web-1")})
+	change(t, d, gone("web-2"))
+	check("it went", claims{list("lit", "web-1"), list("never", "web-1"), list("web-1")})
+	change(t, d, present("web-2"))
+	check("it is back", claims{list("lit", "web-1", "web-2"), list("never", "web-1", "web-2"), list("web-1")})
+	change(t, d, labelled("lit"), labelled("other"))
+	check("two were labelled", claims{list("web-1", "web-2"), list("lit", "never", "other", "web-1", "web-2"), list("lit", "other", "web-1")})
+	change(t, d, present("lit"), gone("other"))
+	check("the labels are off", claims{list("lit", "web-1", "web-2"), list("never", "web-1", "web-2"), list("web-1")})
+	change(t, d, labelled("web-1"))
+	change(t, d, gone("web-1"))
+	check("one that was labelled went", claims{list("lit", "web-2"), list("never", "web-2"), list("web-1")})
+	change(t, d, gone("web-2"), present("web-2"), gone("web-3"), present("web-3"))
+	check("the last word counts", claims{list("lit", "web-2", "web-3"), list("never", "web-2", "web-3"), list("web-1")})
+	if err := d.SyncNamespaces(context.Background(), berth.DefaultCluster, []berth.Namespace{present("web-9"), present("web-9")}); err != nil {
+		t.Fatal(err)
+	}
+	check("the complete list names only one", claims{list("lit", "web-9"), list("never", "web-9"), list("web-1")})
+}
+
+// A list that changes nothing writes nothing.
+func TestSameInventoryWritesNothing(t *testing.T) {
+	t.Parallel()
+	d := newQueue(t, 1, "a", "b")
+	before, err := d.Queue(context.Background(), berth.DefaultCluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(t, d, present("a"), gone("never-there"))
+	if err := d.SyncNamespaces(context.Background(), berth.DefaultCluster, []berth.Namespace{present("b"), present("a")}); err != nil {
+		t.Fatal(err)
+	}
+	after, err := d.Queue(context.Background(), berth.DefaultCluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if before.Version != after.Version {
+		t.Errorf("the queue went from version %d to %d", before.Version, after.Version)
+	}
+}
+
+// Before a cluster's inventory was ever synced, literals, everything and
+// everything but literals are admissible; whatever has a pattern waits as
+// ScopeUnresolvable, claiming everything.
+func TestUnsyncedCluster(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	newUnsynced := func(t *testing.T) *dbtest.Database {
+		d := dbtest.New(t)
+		if err := d.SetStorageLocation(ctx, berth.StorageLocation{Cluster: berth.DefaultCluster, Name: berth.DefaultStorageLocation, URL: "file:///data"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.SetConcurrentBackups(ctx, berth.DefaultCluster, 5); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.Renew(ctx, berth.DefaultCluster, "w", time.Hour, nil); err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	for name, s := range map[string]berth.Spec{
+		"literals":                {IncludedNamespaces: []string{"a", "b"}},
+		"literals but one":        {IncludedNamespaces: []string{"a", "b"}, ExcludedNamespaces: []string{"b*"}},
+		"everything":              {},
+		"everything but literals": {ExcludedNamespaces: []string{"a"}},
+		"nothing":                 {IncludedNamespaces: []string{""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newUnsynced(t)
+			enqueue(t, d, berth.Request{Name: "b", Spec: s})
+			if diff := cmp.Diff([]string{"b"}, names(dispatch(t, d, 5))); diff != "" {
+				t.Errorf("admitted (-want +got):\n%s", diff)
+			}
+		})
+	}
+	for name, s := range map[string]berth.Spec{
+		"a pattern":                {IncludedNamespaces: []string{"web-*", "b"}},
+		"everything but a pattern": {ExcludedNamespaces: []string{"web-*"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newUnsynced(t)
+			enqueue(t, d, request("first", "z"))
+			enqueue(t, d, berth.Request{Name: "pattern", Spec: s})
+			enqueue(t, d, request("later", "z2"))
+			enqueue(t, d, request("none", ""))
+			if diff := cmp.Diff([]string{"first", "none"}, names(dispatch(t, d, 5))); diff != "" {
+				t.Errorf("admitted (-want +got):\n%s", diff)
+			}
+			unresolvable := map[string]string{"pattern": "ScopeUnresolvable", "later": "EarlierQueuedOverlap pattern z2"}
+			if diff := cmp.Diff(unresolvable, waits(t, d)); diff != "" {
+				t.Errorf("waits (-want +got):\n%s", diff)
+			}
+			// A namespace that is heard of is not yet all of them.
+			change(t, d, present("web-1"))
+			dispatch(t, d, 5)
+			if diff := cmp.Diff(unresolvable, waits(t, d)); diff != "" {
+				t.Errorf("waits after a change (-want +got):\n%s", diff)
+			}
+			if err := d.SyncNamespaces(ctx, berth.DefaultCluster, []berth.Namespace{present("b"), present("web-1")}); err != nil {
+				t.Fatal(err)
+			}
+			waiting := waits(t, d)
+			if waiting["pattern"] == "ScopeUnresolvable" {
+				t.Errorf("synced: %v", waiting)
+			}
+			// Everything but a pattern overlaps what runs; a pattern does not.
+			want := []string{"pattern", "later"}
+			if len(s.IncludedNamespaces) == 0 {
+				want = nil
+			}
+			if diff := cmp.Diff(want, names(dispatch(t, d, 5))); diff != "" {
+				t.Errorf("admitted when synced (-want +got):\n%s", diff)
+			}
+		})
+	}
+	t.Run("a cluster without namespaces is synced too", func(t *testing.T) {
+		t.Parallel()
+		d := newUnsynced(t)
+		enqueue(t, d, request("pattern", "web-*"))
+		dispatch(t, d, 5)
+		if err := d.SyncNamespaces(ctx, berth.DefaultCluster, nil); err != nil {
+			t.Fatal(err)
+		}
+		runs := dispatch(t, d, 5)
+		if len(runs) != 1 || len(runs[0].Contents.Names) > 0 {
+			t.Errorf("admitted %+v, want the pattern with nothing in it", runs)
+		}
+	})
+}
+
+// Limits, namespaces, workers and claims belong to a cluster.
+func TestClustersAreSeparate(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	d := newQueue(t, 1, "a")
+	// One of them shares the gate of the default cluster.
+	clusters := []string{berth.DefaultCluster}
+	for i := range 16 {
+		name := "c" + string(rune('a'+i))
+		if err := d.AddCluster(ctx, name); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.AddCluster(ctx, name); err != nil {
+			t.Fatalf("add it again: %v", err)
+		}
+		clusters = append(clusters, name)
+	}
+	if found, err := d.Clusters(ctx); err != nil || cmp.Diff(clusters, found) != "" {
+		t.Fatalf("clusters %v, %v", found, err)
+	}
+	for _, name := range clusters[1:] {
+		if err := d.SetStorageLocation(ctx, berth.StorageLocation{Cluster: name, Name: berth.DefaultStorageLocation, URL: "file:///data", Prefix: name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range clusters {
+		for _, r := range []berth.Request{request("all"), request("a", "a"), request("pattern", "a*")} {
+			r.Cluster = name
+			enqueue(t, d, r)
+		}
+	}
+	var everyone []func() error
+	var runs = make([][]berth.Run, len(clusters))
+	for i, name := range clusters {
+		everyone = append(everyone, func() error {
+			done, err := d.Dispatch(ctx, berth.DispatchRequest{Cluster: name, Worker: "w", Want: 3, LeaseTTL: time.Minute})
+			runs[i] = done.Runs
+			return err
+		})
+	}
+	if err := race(everyone...); err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range clusters {
+		if diff := cmp.Diff([]string{"all"}, names(runs[i])); diff != "" {
+			t.Errorf("cluster %s admitted (-want +got):\n%s", name, diff)
+		}
+		q, err := d.Queue(ctx, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := berth.WaitNoWorker
+		if i == 0 {
+			want = berth.WaitRunningOverlap
+		}
+		if len(q.Running) != 1 || len(q.Waiting) != 2 || q.ConcurrentBackups != 1 || q.Waiting[0].Queue.BlockedBy[0].Reason != want {
+			t.Errorf("the queue of %s is %+v", name, q)
+		}
+	}
+	if hits := d.ConstraintHits(); len(hits) > 0 {
+		t.Errorf("constraints were hit: %v", hits)
+	}
+}

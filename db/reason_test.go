@@ -1,0 +1,199 @@
+package db_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-backup/berth"
+	"github.com/berth-backup/berth/db/dbtest"
+)
+
+func checkWaits(tb testing.TB, d *dbtest.Database, what string, want map[string]string) {
+	tb.Helper()
+	if diff := cmp.Diff(want, waits(tb, d)); diff != "" {
+		tb.Errorf("%s: %s (-want +got):\n%s", invariant5, what, diff)
+	}
+}
+
+// The reason is true before anybody has looked at the queue, after a marking
+// pass that admits nothing, and after a dequeue.
+func TestReasons(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	d := newQueue(t, 1, "a", "b", "c", "web-1")
+	if err := d.Retire(ctx, "w"); err != nil {
+		t.Fatal(err)
+	}
+	enqueue(t, d, request("first", "a"))
+	enqueue(t, d, request("second", "b", "a"))
+	enqueue(t, d, request("third", "b"))
+	enqueue(t, d, request("free", "c"))
+	enqueue(t, d, request("all"))
+	enqueue(t, d, request("after", "web-*"))
+	enqueue(t, d, request("none", ""))
+	nobody := map[string]string{}
+	for _, name := range []string{"first", "second", "third", "free", "all", "after", "none"} {
+		nobody[name] = "NoWorker"
+	}
+	checkWaits(t, d, "no worker", nobody)
+	dispatch(t, d, 0)
+	checkWaits(t, d, "no worker, marked", nobody)
+	if _, err := d.Renew(ctx, berth.DefaultCluster, "w", time.Hour, nil); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{
+		"first": "Dispatch", "second": "EarlierQueuedOverlap first a", "third": "EarlierQueuedOverlap second b", "free": "Dispatch",
+		"all": "EarlierQueuedOverlap free c", "after": "EarlierQueuedOverlap all web-1", "none": "Dispatch",
+	}
+	checkWaits(t, d, "marked", want)
+	runs := dispatch(t, d, 1)
+	delete(want, "first")
+	want["second"], want["free"], want["none"] = "RunningOverlap first a", "NoFreeSlot", "NoFreeSlot"
+	checkWaits(t, d, "one runs", want)
+	q, err := d.Queue(ctx, berth.DefaultCluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range q.Waiting {
+		blocker := b.Queue.BlockedBy[0]
+		overlaps := blocker.Backup != nil
+		if overlaps != (blocker.Since != nil) || (blocker.Setting == "concurrentBackups=1") != (blocker.Reason == berth.WaitNoFreeSlot) {
+			t.Errorf("%s waits for %+v", b.Name, blocker)
+		}
+	}
+
+	// What ends stands in nobody's way from then on, whoever looks when.
+	finish(t, d, runs[0])
+	want["second"], want["free"], want["none"] = "Dispatch", "Dispatch", "Dispatch"
+	checkWaits(t, d, "it ended", want)
+	dispatch(t, d, 0)
+	checkWaits(t, d, "it ended, marked", want)
+
+	// A worker that is silent for longer than its lease is none.
+	if _, err := d.Renew(ctx, berth.DefaultCluster, "w", -time.Second, nil); err != nil {
+		t.Fatal(err)
+	}
+	delete(nobody, "first")
+	checkWaits(t, d, "the worker is silent", nobody)
+}
+
+// The same before anybody has looked: the reason is then what the rule finds.
+func TestReasonsBeforeAnyMarking(t *testing.T) {
+	t.Parallel()
+	d := newQueue(t, 1, "a", "b")
+	enqueue(t, d, request("first", "a"))
+	enqueue(t, d, request("second", "a", "b"))
+	enqueue(t, d, berth.Request{Name: "but", Spec: spec(nil, []string{"a"})})
+	enqueue(t, d, request("all"))
+	checkWaits(t, d, "nobody has looked", map[string]string{
+		"first": "Dispatch", "second": "EarlierQueuedOverlap first a", "but": "EarlierQueuedOverlap second b", "all": "EarlierQueuedOverlap but b",
+	})
+	dispatch(t, d, 1)
+	enqueue(t, d, request("late", "a"))
+	enqueue(t, d, request("none", ""))
+	checkWaits(t, d, "one runs", map[string]string{
+		"second": "RunningOverlap first a", "but": "EarlierQueuedOverlap second b", "all": "EarlierQueuedOverlap but b",
+		"late": "EarlierQueuedOverlap all a", "none": "NoFreeSlot",
+	})
+}
+
+// An event says what a backup waits for whenever its witness changes.
+func TestWitnessEvents(t *testing.T) {
+	t.Parallel()
+	d := newQueue(t, 2, "a", "b")
+	enqueue(t, d, request("first", "a"))
+	enqueue(t, d, request("second", "a", "b"))
+	enqueue(t, d, request("third", "b"))
+	first := dispatch(t, d, 2)[0]
+	dispatch(t, d, 2)
+	finish(t, d, first)
+	dispatch(t, d, 2)
+	type waited struct{ Name, Reason, Blocker string }
+	found := collect[waited](t, connect(t, d.URL), `
+		SELECT b.name, e.reason, w.name AS blocker FROM events e JOIN backups b USING (seq) LEFT JOIN backups w ON w.seq = e.blocker
+		 WHERE e.from_phase = 'Queued' AND e.to_phase = 'Queued' ORDER BY e.id`)
+	want := []waited{{"second", "RunningOverlap", "first"}, {"third", "EarlierQueuedOverlap", "second"}}
+	if diff := cmp.Diff(want, found); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// manyWatchers is more than one transaction releases, twice over.
+const manyWatchers = 2*256 + 88
+
+// Whoever waited for a backup that ended is looked at again, also where one
+// transaction does not release them all, and says nothing false meanwhile.
+func TestManyWatchersAreReleased(t *testing.T) {
+	t.Parallel()
+	d := newQueue(t, 1)
+	enqueue(t, d, request("all"))
+	all := dispatch(t, d, 1)[0]
+	after := map[string]string{}
+	for i := range manyWatchers {
+		name := fmt.Sprintf("b%d", i)
+		enqueue(t, d, request(name, name))
+		after[name] = "Dispatch"
+	}
+	dispatch(t, d, 0)
+	finish(t, d, all)
+	checkWaits(t, d, "it ended", after)
+	if err := d.SetConcurrentBackups(context.Background(), berth.DefaultCluster, manyWatchers+1); err != nil {
+		t.Fatal(err)
+	}
+	if runs := dispatch(t, d, manyWatchers+1); len(runs) != manyWatchers {
+		t.Errorf("%s: %d were admitted, want %d", invariant4, len(runs), manyWatchers)
+	}
+}
+
+// The same where the backup in the way shrinks: a pattern that could not be
+// resolved claimed everything.
+func TestManyWatchersOfAClaimThatShrinks(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	d := dbtest.New(t)
+	if err := d.SetStorageLocation(ctx, berth.StorageLocation{Cluster: berth.DefaultCluster, Name: berth.DefaultStorageLocation, URL: "file:///data"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.SetConcurrentBackups(ctx, berth.DefaultCluster, manyWatchers+1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Renew(ctx, berth.DefaultCluster, "w", time.Hour, nil); err != nil {
+		t.Fatal(err)
+	}
+	enqueue(t, d, request("pattern", "web-*"))
+	after := map[string]string{"pattern": "Dispatch"}
+	for i := range manyWatchers {
+		name := fmt.Sprintf("b%d", i)
+		enqueue(t, d, request(name, name))
+		after[name] = "Dispatch"
+	}
+	enqueue(t, d, request("same", "web-1"))
+	after["same"] = "EarlierQueuedOverlap pattern web-1"
+	dispatch(t, d, 0)
+	if err := d.SyncNamespaces(ctx, berth.DefaultCluster, []berth.Namespace{present("web-1")}); err != nil {
+		t.Fatal(err)
+	}
+	checkWaits(t, d, "the claim shrank", after)
+	if runs := dispatch(t, d, manyWatchers+2); len(runs) != manyWatchers+1 {
+		t.Errorf("%s: %d were admitted, want %d", invariant4, len(runs), manyWatchers+1)
+	}
+}
+
+// Who only refers to a backup, as the mirror does when it notes what it wrote,
+// does not keep it out of the dequeue.
+func TestReferenceToACandidateDoesNotHideIt(t *testing.T) {
+	t.Parallel()
+	d := newQueue(t, 1, "a")
+	b := enqueue(t, d, request("b", "a"))
+	h := hold(t, d.URL)
+	h.exec("INSERT INTO mirrors (seq, cluster_id) SELECT seq, cluster_id FROM backups WHERE id = $1", b.ID)
+	if diff := cmp.Diff([]string{"b"}, names(dispatch(t, d, 1))); diff != "" {
+		t.Errorf("%s: admitted (-want +got):\n%s", invariant4, diff)
+	}
+	h.exec("commit")
+	checkNoRetries(t, d.Store)
+}

@@ -1,5 +1,0 @@
--- Whether a dequeue would find anything to look at: any backup that nothing is
--- known to be in the way of, or only those that nobody has looked at yet.
-SELECT EXISTS (
-    SELECT FROM backups
-     WHERE cluster_id = @cluster_id AND phase = 'Queued' AND blocked_by IS NULL AND resolved AND (@all OR NOT evaluated))

@@ -1,0 +1,183 @@
+package migrations_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/berth-backup/berth/db"
+	"github.com/berth-backup/berth/db/dbtest"
+	"github.com/berth-backup/berth/migrations"
+)
+
+// schema lists everything that a schema consists of, as Postgres spells it.
+const schema = `
+SELECT 'table ' || c.oid::regclass || ' ' || c.relkind::text || coalesce(' ' || pg_get_expr(c.relpartbound, c.oid), '') || coalesce(' ' || array_to_string(c.reloptions, ','), '')
+  FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace AND c.relname <> 'schema_migrations' AND c.relname <> 'schema_migrations_pkey'
+UNION ALL SELECT 'column ' || a.attrelid::regclass || '.' || a.attname || ' ' || format_type(a.atttypid, a.atttypmod) || ' ' || a.attnotnull || ' ' || a.attidentity::text || a.attgenerated::text || coalesce(' ' || pg_get_expr(d.adbin, d.adrelid), '')
+  FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+ WHERE c.relnamespace = 'public'::regnamespace AND a.attnum > 0 AND NOT a.attisdropped AND c.relname <> 'schema_migrations' AND c.relname <> 'schema_migrations_pkey'
+UNION ALL SELECT 'constraint ' || conrelid::regclass || '.' || conname || ' ' || pg_get_constraintdef(oid)
+  FROM pg_constraint WHERE connamespace = 'public'::regnamespace AND conrelid <> coalesce(to_regclass('schema_migrations'), 0)
+UNION ALL SELECT 'index ' || indexdef FROM pg_indexes WHERE schemaname = 'public' AND tablename <> 'schema_migrations'
+UNION ALL SELECT 'function ' || pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = 'public'::regnamespace
+UNION ALL SELECT 'trigger ' || pg_get_triggerdef(t.oid) FROM pg_trigger t WHERE NOT tgisinternal
+UNION ALL SELECT 'view ' || viewname || ' ' || definition FROM pg_views WHERE schemaname = 'public'
+UNION ALL SELECT 'cluster ' || name FROM clusters
+ORDER BY 1`
+
+func connect(t *testing.T, url string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(context.Background(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+func list(t *testing.T, conn *pgx.Conn, sql string) []string {
+	t.Helper()
+	rows, err := conn.Query(context.Background(), sql)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func up(t *testing.T, url string) {
+	t.Helper()
+	if err := migrations.Up(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func checkVersion(t *testing.T, url string, want uint, wantDirty bool) {
+	t.Helper()
+	version, dirty, err := migrations.Version(t.Context(), url)
+	if err != nil || version != want || dirty != wantDirty {
+		t.Errorf("version %d, dirty %v, %v; want %d, %v", version, dirty, err, want, wantDirty)
+	}
+}
+
+// Up, down and up again: nothing is left in between, and the schema is the same.
+func TestUpDownUp(t *testing.T) {
+	t.Parallel()
+	for name, steps := range map[string]int{"all at once": 0, "one by one": 1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := dbtest.Empty(t)
+			checkVersion(t, url, 0, false)
+			up(t, url)
+			checkVersion(t, url, migrations.Latest, false)
+			conn := connect(t, url)
+			first := list(t, conn, schema)
+			if len(first) < 100 {
+				t.Fatalf("the schema has only %d parts", len(first))
+			}
+			up(t, url) // again changes nothing
+
+			for range max(1, steps*migrations.Latest) {
+				if err := migrations.Down(t.Context(), url, steps); err != nil {
+					t.Fatal(err)
+				}
+			}
+			checkVersion(t, url, 0, false)
+			left := list(t, conn, `
+				SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relname NOT LIKE 'schema_migrations%'
+				UNION ALL SELECT proname FROM pg_proc WHERE pronamespace = 'public'::regnamespace`)
+			if diff := cmp.Diff([]string{}, left); diff != "" {
+				t.Errorf("left after down (-want +got):\n%s", diff)
+			}
+			up(t, url)
+			if diff := cmp.Diff(first, list(t, conn, schema)); diff != "" {
+				t.Errorf("the schema after up, down and up (-first +second):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Of several processes that start at once, one migrates and the others wait.
+func TestManyMigrateAtOnce(t *testing.T) {
+	t.Parallel()
+	url := dbtest.Empty(t)
+	errs := make([]error, 5)
+	var all sync.WaitGroup
+	for i := range errs {
+		all.Go(func() { errs[i] = migrations.Up(t.Context(), url) })
+	}
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	checkVersion(t, url, migrations.Latest, false)
+	if diff := cmp.Diff([]string{"default"}, list(t, connect(t, url), "SELECT name FROM clusters")); diff != "" {
+		t.Errorf("clusters (-want +got):\n%s", diff)
+	}
+}
+
+// A process refuses an older schema than its own with the command that mends
+// it, runs on a newer one, and stops at one that broke off.
+func TestSchemaVersions(t *testing.T) {
+	t.Parallel()
+	url := dbtest.Empty(t)
+	ctx := t.Context()
+	open := func(want string) {
+		t.Helper()
+		s, err := db.Open(ctx, url)
+		if err == nil {
+			s.Close()
+		}
+		switch {
+		case want == "" && err != nil:
+			t.Errorf("open: %v", err)
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n")):
+			t.Errorf("open: %v, want one line with %q", err, want)
+		}
+	}
+	open("run: berth migrate up")
+	up(t, url)
+	open("")
+	conn := connect(t, url)
+	set := func(sql string) {
+		t.Helper()
+		if _, err := conn.Exec(ctx, sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set("UPDATE schema_migrations SET version = version + 1")
+	checkVersion(t, url, migrations.Latest+1, false)
+	up(t, url)
+	checkVersion(t, url, migrations.Latest+1, false)
+	open("")
+
+	set("UPDATE schema_migrations SET version = version - 1, dirty = true")
+	checkVersion(t, url, migrations.Latest, true)
+	open("broke off")
+	if err := migrations.Up(ctx, url); err == nil {
+		t.Error("up on a database whose last migration broke off says nothing")
+	}
+	set("UPDATE schema_migrations SET dirty = false")
+	if err := migrations.Down(ctx, url, 0); err != nil {
+		t.Fatal(err)
+	}
+	open("run: berth migrate up")
+}
+
+func TestBadDatabaseURL(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{"postgres://127.0.0.1:1/none", "postgres://%", "::"} {
+		if err := migrations.Up(t.Context(), url); err == nil {
+			t.Errorf("%s: no error", url)
+		}
+	}
+}

@@ -1,0 +1,43 @@
+package backup_test
+
+import (
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"testing"
+
+	"github.com/johannesboyne/gofakes3"
+	"github.com/johannesboyne/gofakes3/backend/s3mem"
+
+	"github.com/berth-backup/berth/objectstore"
+)
+
+func TestABackupGoesToS3(t *testing.T) {
+	f := newFixture(t)
+	backend := s3mem.New()
+	server := httptest.NewServer(gofakes3.New(backend).Server())
+	t.Cleanup(server.Close)
+	if err := backend.CreateBucket("archives"); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("AWS_ACCESS_KEY_ID", "test")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "test")
+	query := url.Values{"endpoint": {server.URL}, "use_path_style": {"true"}, "region": {"us-east-1"}}
+	var err error
+	if f.store, err = objectstore.Open(t.Context(), "s3://archives?"+query.Encode(), "east"); err != nil {
+		t.Fatal(err)
+	}
+	namespace := f.namespace("s3")
+	f.configMap(namespace, "x", nil)
+	r := run(namespace)
+	f.takeAndPublish(r)
+	if got := f.storeHolds(); !slices.Equal(got, whole) {
+		t.Errorf("the store holds %q", got)
+	}
+	if names := f.configMapsOf(namespace); !slices.Equal(names, []string{"x"}) {
+		t.Errorf("the archive holds the ConfigMaps %q", names)
+	}
+	if taken := f.takeAndPublish(nextAttempt(r)); !taken.Adopted {
+		t.Error("not adopted")
+	}
+}
