@@ -61,7 +61,7 @@ func New(store Store, options Options) http.Handler {
 	operations := server{store: store, logger: logger}
 	strict := NewStrictHandlerWithOptions(
 		operations,
-		[]StrictMiddlewareFunc{operations.refuseBadRequests},
+		[]StrictMiddlewareFunc{operations.refuseBadRequests, bounded}, // the last is the outermost
 		StrictHTTPServerOptions{RequestErrorHandlerFunc: edge.undecodable, ResponseErrorHandlerFunc: edge.fail},
 	)
 	return HandlerWithOptions(strict, ChiServerOptions{
