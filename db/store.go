@@ -72,7 +72,7 @@ func (s *Store) Ready(ctx context.Context) error {
 	}
 	switch {
 	case dirty:
-		return fmt.Errorf("the database's migration %d broke off: mend it by hand, then run: berth migrate up", version)
+		return migrations.BrokeOff(version)
 	case version < migrations.Latest:
 		return fmt.Errorf("the database's schema is at version %d, this berth needs %d: run: berth migrate up", version, migrations.Latest)
 	}

@@ -90,8 +90,17 @@ func with(ctx context.Context, databaseURL string, do func(*migrate.Migrate) err
 		sourceErr, databaseErr := m.Close()
 		err = errors.Join(err, sourceErr, databaseErr)
 	}()
-	if err := do(m); err != nil && !errors.Is(err, migrate.ErrNoChange) {
+	err = do(m)
+	if dirty, ok := errors.AsType[migrate.ErrDirty](err); ok {
+		return BrokeOff(uint(dirty.Version))
+	}
+	if err != nil && !errors.Is(err, migrate.ErrNoChange) {
 		return fmt.Errorf("migrate: %w", err)
 	}
 	return nil
+}
+
+// BrokeOff says that the migration to that version did, and what to do.
+func BrokeOff(version uint) error {
+	return fmt.Errorf("the database's migration to version %d broke off: mend the schema by hand, set dirty to false in schema_migrations, then run: berth migrate up", version)
 }
