@@ -55,6 +55,9 @@ current-context: gate
 	return g
 }
 
+// unreachable is an API server that is not there.
+var unreachable = &rest.Config{Host: "http://127.0.0.1:1"}
+
 // listOfConfigMaps is the request with which a backup of the namespace reads
 // its ConfigMaps.
 func listOfConfigMaps(namespace string) func(*http.Request) bool {

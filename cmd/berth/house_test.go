@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -55,6 +56,9 @@ var (
 	shortLeaseFlags = []string{"--lease-ttl", "4s", "--lease-renew", "1s", "--lease-margin", "1s", "--lease-grace", "500ms", "--reap-interval", "200ms"}
 )
 
+// asker does not wait for ever.
+var asker = &http.Client{Timeout: patience}
+
 func newHouse(t *testing.T) *house {
 	t.Helper()
 	k := devenv.TestKubernetes(t)
@@ -92,7 +96,7 @@ func (h *house) startServer(args ...string) *process {
 	p := startProcess(h.T, h.environment, append([]string{"server", "--listen", "127.0.0.1:0"}, args...)...)
 	h.url = "http://" + p.awaitOutput(`msg=serving address=(\S+)`)
 	var err error
-	if h.api, err = client.NewClientWithResponses(h.url); err != nil {
+	if h.api, err = client.NewClientWithResponses(h.url, client.WithHTTPClient(asker)); err != nil {
 		h.Fatal(err)
 	}
 	return p

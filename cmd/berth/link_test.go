@@ -131,4 +131,3 @@ func (l *link) copy(to, from net.Conn) {
 		}
 	}
 }
-

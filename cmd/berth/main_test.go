@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/berth-backup/berth/internal/devenv"
+	"github.com/berth-backup/berth/db/dbtest"
 )
 
 // asBerth makes the test binary berth itself: the processes of these tests are
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "6"); err != nil {
 		panic(err)
 	}
-	code := devenv.RunTests(m)
+	code := dbtest.RunTests(m)
 	if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); !errors.Is(err, syscall.ECHILD) {
 		fmt.Fprintln(os.Stderr, "a process outlives the tests:", pid, err)
 		code = max(code, 1)
