@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"io"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -26,12 +28,13 @@ type held struct {
 	matches  func(*http.Request) bool
 	reached  chan struct{}
 	released chan struct{}
+	answered chan struct{}
 	once     sync.Once
 }
 
 // hold makes the next request that matches wait; those after it pass.
 func (b *barrier) hold(t *testing.T, matches func(*http.Request) bool) *held {
-	h := &held{t: t, matches: matches, reached: make(chan struct{}), released: make(chan struct{})}
+	h := &held{t: t, matches: matches, reached: make(chan struct{}), released: make(chan struct{}), answered: make(chan struct{})}
 	b.mu.Lock()
 	b.held = append(b.held, h)
 	b.mu.Unlock()
@@ -43,12 +46,17 @@ func (b *barrier) hold(t *testing.T, matches func(*http.Request) bool) *held {
 func (h *held) release() { h.once.Do(func() { close(h.released) }) }
 
 // await waits until the request has come.
-func (h *held) await() {
+func (h *held) await() { h.receive(h.reached, "come") }
+
+// awaitAnswer waits until the server has answered the released request.
+func (h *held) awaitAnswer() { h.receive(h.answered, "end") }
+
+func (h *held) receive(from <-chan struct{}, what string) {
 	h.t.Helper()
 	select {
-	case <-h.reached:
+	case <-from:
 	case <-time.After(patience):
-		h.t.Fatal("the request to hold does not come")
+		h.t.Fatalf("the request to hold does not %s", what)
 	}
 }
 
@@ -58,6 +66,13 @@ func (b *barrier) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	if h := b.take(r); h != nil {
+		defer close(h.answered)
+		// It is here whole when it waits, so that it needs its sender no more.
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
 		close(h.reached)
 		select {
 		case <-h.released:
