@@ -74,7 +74,7 @@ func decodeCursor(cursor string) (int64, error) {
 	}
 	digits, ok := strings.CutPrefix(string(text), "seq:")
 	if !ok {
-		return 0, fmt.Errorf("%q does not begin with seq:", text)
+		return 0, fmt.Errorf("%q has no number", text)
 	}
 	seq, err := strconv.ParseInt(digits, 10, 64)
 	if err == nil && encodeCursor(seq) != cursor {
