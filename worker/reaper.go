@@ -40,11 +40,12 @@ func (r Reaper) Run(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		switch reaped, err := r.Store.Reap(ctx, r.Grace); {
-		case err != nil && ctx.Err() == nil:
-			r.Log.Warn("reap", "error", err)
-		case reaped > 0:
+		reaped, err := r.Store.Reap(ctx, r.Grace)
+		if reaped > 0 {
 			r.Log.Warn("backups lost their worker", "backups", reaped)
+		}
+		if err != nil && ctx.Err() == nil {
+			r.Log.Warn("reap", "error", err)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -69,14 +70,21 @@ func (w *Worker) run(h *hold) {
 	}
 }
 
-// carryOut does the work and gives the outcome that the row is to show.
-func (w *Worker) carryOut(h *hold) (berth.Outcome, error) {
+// carryOut does the work and gives the outcome that the row is to show. A panic
+// in it is the end of this backup alone.
+func (w *Worker) carryOut(h *hold) (_ berth.Outcome, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			w.config.Log.Error("panic", "backup", h.run.Name, "id", h.run.ID, "panic", v, "stack", string(debug.Stack()))
+			err = fmt.Errorf("panic: %v", v)
+		}
+	}()
 	if err := w.write(h.ctx, func(ctx context.Context) error { return w.store.Start(ctx, h.run) }); err != nil {
 		return berth.Outcome{}, err
 	}
 	started := time.Now()
 	var taken Taken
-	err := outlast(h.ctx, func() (err error) {
+	err = outlast(h.ctx, func() (err error) {
 		taken, err = w.takeReporting(h)
 		return err
 	})

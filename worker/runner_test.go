@@ -247,3 +247,37 @@ func TestARowThatRefusesItsEndIsLeftToTheReaper(t *testing.T) {
 		}
 	})
 }
+
+func TestAPanicEndsItsBackupAlone(t *testing.T) {
+	for _, where := range []string{"Take", "Publish"} {
+		t.Run(where, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := newQueue()
+				q.put("a", "b")
+				q.hook = func(_ context.Context, c call) error {
+					if c.name == "Publish" && c.fence == 1 && where == "Publish" {
+						panic("a fault")
+					}
+					return nil
+				}
+				start(t, q, engineFunc(func(_ context.Context, run berth.Run, _ func(berth.Progress)) (worker.Taken, error) {
+					if run.Fence == 1 && where == "Take" {
+						panic("a fault")
+					}
+					return fakeTaken{queue: q, fence: run.Fence, outcome: completed}, nil
+				}), worker.Config{})
+				time.Sleep(time.Minute)
+				ends := map[int64]berth.Outcome{}
+				for _, c := range q.of("Finish") {
+					ends[c.fence] = c.outcome
+				}
+				if got := ends[1]; got.Phase != berth.PhaseFailed || got.FailureReason != "panic: a fault" {
+					t.Errorf("the first ended as %+v", got)
+				}
+				if got := ends[2]; got.Phase != berth.PhaseCompleted {
+					t.Errorf("the one beside it ended as %+v", got)
+				}
+			})
+		})
+	}
+}
