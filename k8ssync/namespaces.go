@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
@@ -110,7 +111,7 @@ func (i *Inventory) watch(ctx context.Context) {
 	logger := logr.FromSlogHandler(i.log.Handler())
 	ctx = logr.NewContext(ctx, logger)
 	for ctx.Err() == nil {
-		reflector := cache.NewReflectorWithOptions(namespaceListWatch(i.client), &metav1.PartialObjectMetadata{}, i.pending, cache.ReflectorOptions{
+		reflector := cache.NewReflectorWithOptions(i.listWatch(), &metav1.PartialObjectMetadata{}, i.pending, cache.ReflectorOptions{
 			Logger: &logger,
 			Name:   "namespaces",
 			// client-go's own cap of a minute would add as much to each outage.
@@ -122,18 +123,22 @@ func (i *Inventory) watch(ctx context.Context) {
 	}
 }
 
-// namespaceListWatch asks for names, labels and little else: an inventory needs
-// no specs.
-func namespaceListWatch(client metadata.Interface) cache.ListerWatcher {
-	namespaces := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
+// listWatch asks for names, labels and little else: an inventory needs no specs.
+func (i *Inventory) listWatch() cache.ListerWatcher {
+	namespaces := i.client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			return namespaces.List(ctx, o)
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return namespaces.Watch(ctx, o)
+			watcher, err := namespaces.Watch(ctx, o)
+			if ctx.Err() == nil && (utilnet.IsConnectionRefused(err) || utilnet.IsProbableEOF(err)) {
+				// A Reflector keeps these to itself; it tells of every other.
+				i.log.Warn("namespaces cannot be read", "error", err)
+			}
+			return watcher, err
 		},
-	}, client)
+	}, i.client)
 }
 
 // write empties pending into the store. After a failure nobody knows what was

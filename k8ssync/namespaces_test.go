@@ -270,6 +270,15 @@ func TestInventorySyncedMeansWritten(t *testing.T) {
 	<-i.Synced()
 }
 
+func TestInventorySaysThatNobodyAnswers(t *testing.T) {
+	t.Parallel()
+	var log logged
+	i := newInventory(t, &rest.Config{Host: "http://127.0.0.1:1"}, &inventoryRows{}, InventoryOptions{Log: log.logger()})
+	start(t, i.Run)
+	eventually(t, func() error { return log.says("namespaces cannot be read") })
+	eventually(t, func() error { return log.says("connection refused") })
+}
+
 // watches cuts the watches that pass it, and answers nothing while it is away.
 type watches struct {
 	mu     sync.Mutex
