@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -14,9 +13,6 @@ import (
 // a test holds.
 type barrier struct {
 	server http.Handler
-	// shut cuts every connection instead of answering; cut counts those.
-	shut atomic.Bool
-	cut  atomic.Int64
 
 	mu   sync.Mutex
 	held []*held
@@ -61,10 +57,6 @@ func (h *held) receive(from <-chan struct{}, what string) {
 }
 
 func (b *barrier) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if b.shut.Load() {
-		b.cut.Add(1)
-		panic(http.ErrAbortHandler)
-	}
 	if h := b.take(r); h != nil {
 		defer close(h.answered)
 		// It is here whole when it waits, so that it needs its sender no more.

@@ -12,7 +12,9 @@ func TestAWorkerWaitsForItsCluster(t *testing.T) {
 	h := newHouse(t)
 	h.startServer()
 	shop := h.namespace("shop", 1)
-	h.gate.shut.Store(true)
+	link, url := newLink(t, h.gate.url)
+	link.cut()
+	h.gate.kubeconfig = kubeconfigOf(t, url)
 	worker := h.startWorker("--recheck-interval", "100ms")
 	worker.workerID()
 	a := h.post("a", shop)
@@ -20,11 +22,11 @@ func TestAWorkerWaitsForItsCluster(t *testing.T) {
 		return h.get(a).Queue.BlockedBy[0].Reason == berth.WaitDispatch
 	})
 	worker.awaitOutput("waiting for the cluster's namespaces")
-	await(t, "it has tried several times", func() bool { return h.gate.cut.Load() >= 10 })
+	worker.awaitOutput("(?s)namespaces cannot be read.*namespaces cannot be read")
 	if b := h.get(a); b.Phase != berth.PhaseQueued {
 		t.Errorf("a is %s before the cluster is known", b.Phase)
 	}
-	h.gate.shut.Store(false)
+	link.mend()
 	if done := h.awaitPhase(a, berth.PhaseCompleted); done.Attempt != 1 {
 		t.Errorf("a took %d attempts", done.Attempt)
 	}
@@ -34,7 +36,7 @@ func TestAWorkerWaitsForItsCluster(t *testing.T) {
 func TestAWorkerWithoutItsClusterEndsInOrder(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	h.gate.shut.Store(true)
+	h.gate.kubeconfig = kubeconfigOf(t, nowhere)
 	worker := h.startWorker()
 	worker.workerID()
 	worker.signal(syscall.SIGTERM)

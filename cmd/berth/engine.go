@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/berth-backup/berth"
 	"github.com/berth-backup/berth/db"
@@ -18,6 +19,8 @@ type engine struct {
 	cluster   *backup.Cluster
 	store     *db.Store
 	namespace string
+	// storeTimeout bounds each request to an object store.
+	storeTimeout time.Duration
 }
 
 func (e engine) Take(ctx context.Context, run berth.Run, progress func(berth.Progress)) (worker.Taken, error) {
@@ -25,7 +28,7 @@ func (e engine) Take(ctx context.Context, run berth.Run, progress func(berth.Pro
 	if err != nil {
 		return nil, fmt.Errorf("find the storage location: %w", err)
 	}
-	objects, err := objectstore.Open(ctx, location.URL, location.Prefix)
+	objects, err := objectstore.Open(ctx, location.URL, location.Prefix, objectstore.WithTimeout(e.storeTimeout))
 	if err != nil {
 		return nil, fmt.Errorf("open storage location %s: %w", location.Name, err)
 	}

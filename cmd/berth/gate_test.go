@@ -18,6 +18,7 @@ import (
 // gate is a way to the API server with a barrier on it.
 type gate struct {
 	*barrier
+	url string
 	// kubeconfig leads through the gate, as the user whose config it was given.
 	kubeconfig string
 }
@@ -42,21 +43,25 @@ func newGate(t *testing.T, config *rest.Config) *gate {
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.Start()
 	t.Cleanup(server.Close)
-	g.kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	g.url, g.kubeconfig = server.URL, kubeconfigOf(t, server.URL)
+	return g
+}
+
+// kubeconfigOf makes a kubeconfig for an API server that asks for nothing.
+func kubeconfigOf(t *testing.T, url string) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "kubeconfig")
 	text := fmt.Sprintf(`apiVersion: v1
 kind: Config
 clusters: [{name: gate, cluster: {server: %q}}]
 contexts: [{name: gate, context: {cluster: gate}}]
 current-context: gate
-`, server.URL)
-	if err := os.WriteFile(g.kubeconfig, []byte(text), 0o600); err != nil {
+`, url)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return g
+	return path
 }
-
-// unreachable is an API server that is not there.
-var unreachable = &rest.Config{Host: "http://127.0.0.1:1"}
 
 // listOfConfigMaps is the request with which a backup of the namespace reads
 // its ConfigMaps.

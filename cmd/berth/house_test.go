@@ -53,7 +53,7 @@ var (
 	definitions     = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 	configMaps      = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	secrets         = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
-	shortLeaseFlags = []string{"--lease-ttl", "4s", "--lease-renew", "1s", "--lease-margin", "1s", "--lease-grace", "500ms", "--reap-interval", "200ms"}
+	shortLeaseFlags = []string{"--lease-ttl", "6s", "--lease-renew", "1s", "--lease-margin", "2s", "--lease-grace", "1s", "--reap-interval", "200ms"}
 )
 
 // asker does not wait for ever.

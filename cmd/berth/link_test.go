@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// link is a way to Postgres that a test can cut or freeze.
+// link is a way to a server that a test can cut or freeze.
 type link struct {
 	t       *testing.T
 	address string
@@ -20,11 +20,11 @@ type link struct {
 	frozen chan struct{}
 }
 
-// newLink makes a way to the server of a database and gives the database's URL
-// along it.
-func newLink(t *testing.T, databaseURL string) (l *link, along string) {
+// newLink makes a way to the server of a URL and gives the URL that leads along
+// it.
+func newLink(t *testing.T, direct string) (l *link, along string) {
 	t.Helper()
-	u, err := url.Parse(databaseURL)
+	u, err := url.Parse(direct)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,14 +1,15 @@
 package main
 
 import (
-	"net/http"
+	"context"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/berth-backup/berth"
+	"github.com/berth-backup/berth/api/client"
 )
 
 func TestAWorkerGivesBackWhatOutlivesTheGrace(t *testing.T) {
@@ -92,22 +93,51 @@ func TestASecondSignalEndsAWorkerAtOnce(t *testing.T) {
 	}
 }
 
-func TestAServerEndsInOrder(t *testing.T) {
+func TestAServerAnswersWhatItHasTakenAndEnds(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	server := h.startServer()
-	if answer, err := http.Get(h.url + "/readyz"); err != nil || answer.StatusCode != http.StatusOK {
-		t.Fatalf("/readyz: %v, %v", answer, err)
+	conn, err := pgx.Connect(t.Context(), h.database.URL)
+	if err != nil {
+		t.Fatal(err)
 	}
-	began := time.Now()
+	defer func() { _ = conn.Close(context.Background()) }()
+	lock, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lock.Exec(t.Context(), "lock table backups in access exclusive mode"); err != nil {
+		t.Fatal(err)
+	}
+	answered := make(chan string, 1)
+	go func() {
+		answer, err := h.api.CreateBackupWithResponse(t.Context(), client.BackupRequest{})
+		if err != nil {
+			answered <- err.Error()
+			return
+		}
+		answered <- answer.HTTPResponse.Status
+	}()
+	await(t, "the request waits for the table", func() bool {
+		var waits bool
+		err := lock.QueryRow(t.Context(), "select exists (select from pg_locks where not granted and relation = 'backups'::regclass)").Scan(&waits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return waits
+	})
 	server.signal(syscall.SIGTERM)
+	server.awaitOutput("shutting down")
+	if err := lock.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-answered; got != "201 Created" {
+		t.Errorf("the request was answered %s", got)
+	}
 	if code := server.awaitEnd(); code != 0 {
 		t.Errorf("the server ended with %d", code)
 	}
-	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("it took %s", took)
-	}
-	if answer, err := http.Get(h.url + "/livez"); err == nil {
-		t.Errorf("it still answers %s", answer.Status)
+	if _, err := h.api.GetLivezWithResponse(t.Context()); err == nil {
+		t.Error("it still answers")
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/berth-backup/berth"
 	"github.com/berth-backup/berth/db"
 	"github.com/berth-backup/berth/k8ssync"
+	"github.com/berth-backup/berth/objectstore"
 	"github.com/berth-backup/berth/worker"
 	"github.com/berth-backup/berth/worker/backup"
 )
@@ -73,6 +74,12 @@ func (f workerFlags) check() error {
 	return errors.Join(requireDatabase(f.databaseURL), f.reaper.check(), f.lease.Check())
 }
 
+// storeTimeout is how long one request to an object store may take: less than
+// the time between a worker's end of trust in its lease and the next attempt.
+func (f workerFlags) storeTimeout() time.Duration {
+	return min(objectstore.DefaultTimeout, (f.lease.Margin+f.reaper.grace)*4/5)
+}
+
 // work runs a worker until ctx ends and its backups have ended or are back in
 // the queue.
 func work(ctx context.Context, f workerFlags) error {
@@ -108,7 +115,7 @@ func work(ctx context.Context, f workerFlags) error {
 	if err != nil {
 		return err
 	}
-	w := worker.New(store, engine{cluster: cluster, store: store, namespace: f.namespace}, worker.Config{
+	w := worker.New(store, engine{cluster: cluster, store: store, namespace: f.namespace, storeTimeout: f.storeTimeout()}, worker.Config{
 		Cluster: f.cluster, ID: id, MaxBackups: f.maxBackups, Lease: f.lease, Recheck: f.recheck,
 		ShutdownGrace: f.shutdownGrace, Ready: inventory.Synced(), Log: log,
 	})

@@ -15,6 +15,9 @@ import (
 	"github.com/berth-backup/berth/db/dbtest"
 )
 
+// nowhere is the URL of a server that is not there.
+const nowhere = "http://127.0.0.1:1"
+
 // Whatever keeps a process from starting is said in one line.
 func TestWrongUseIsSaidInOneLine(t *testing.T) {
 	t.Parallel()
@@ -22,7 +25,7 @@ func TestWrongUseIsSaidInOneLine(t *testing.T) {
 	taken := listenHere(t)
 	refused := listenHere(t)
 	_ = refused.Close()
-	kubeconfig := newGate(t, unreachable).kubeconfig
+	kubeconfig := kubeconfigOf(t, nowhere)
 	for name, test := range map[string]struct {
 		environment []string
 		args        string
@@ -78,7 +81,7 @@ func TestWrongUseIsSaidInOneLine(t *testing.T) {
 
 func TestAnOlderSchemaIsRefusedWithTheCommandThatMendsIt(t *testing.T) {
 	t.Parallel()
-	kubeconfig := newGate(t, unreachable).kubeconfig
+	kubeconfig := kubeconfigOf(t, nowhere)
 	for name, prepare := range map[string]func(t *testing.T) (databaseURL string){
 		"never migrated": func(t *testing.T) string { return dbtest.Empty(t) },
 		"taken back": func(t *testing.T) string {
