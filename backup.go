@@ -13,6 +13,9 @@ import (
 // DefaultCluster is the cluster of a request that names none.
 const DefaultCluster = "default"
 
+// MaxConcurrentBackups is the greatest limit that a cluster may have.
+const MaxConcurrentBackups = 10000
+
 // DefaultMaxAttempts is how many leases of one backup may be lost before it fails.
 const DefaultMaxAttempts = 3
 

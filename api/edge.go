@@ -30,6 +30,8 @@ func (e edge) fail(w http.ResponseWriter, r *http.Request, err error) {
 		_, ok = kinds[known.Code]
 	}
 	switch {
+	case ok && kinds[known.Code].status < http.StatusInternalServerError:
+		// The client's doing, such as a body that broke off.
 	case r.Context().Err() != nil:
 		// The client is gone: nobody reads the answer, and nothing is broken.
 		known = berth.Errorf(berth.CodeNotReady, "The request was given up.")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -128,11 +129,16 @@ func rowProblems(ctx context.Context, q querier, r berth.Request, known []berth.
 	if err != nil || faulty("/spec/storageLocation") {
 		return c, nil, err
 	}
-	problems, err = locationProblem(ctx, q, c.ID, r.Spec.Location())
+	problems, err = locationProblem(ctx, q, c.ID, r.Spec.Location(), r.Name)
 	return c, problems, err
 }
 
-func locationProblem(ctx context.Context, q querier, clusterID int32, name string) ([]berth.FieldError, error) {
+// maxNameInFolder leaves room for the longest name of an artefact,
+// <name>-podvolumebackups.json.gz, and of the file that it is written as first,
+// within the 255 bytes that file systems take.
+const maxNameInFolder = 200
+
+func locationProblem(ctx context.Context, q querier, clusterID int32, name, backup string) ([]berth.FieldError, error) {
 	location, err := findLocation(ctx, q, clusterID, name)
 	switch {
 	case berth.CodeOf(err) == berth.CodeNotFound:
@@ -141,6 +147,9 @@ func locationProblem(ctx context.Context, q querier, clusterID int32, name strin
 		return nil, err
 	case location.ReadOnly:
 		return []berth.FieldError{{Pointer: "/spec/storageLocation", Code: "read-only", Detail: fmt.Sprintf("the storage location %q is read-only", name)}}, nil
+	case strings.HasPrefix(location.URL, "file:") && len(backup) > maxNameInFolder:
+		return []berth.FieldError{{Pointer: "/name", Code: "invalid", Detail: fmt.Sprintf(
+			"the storage location %q is a folder, where a backup's name has at most %d characters", name, maxNameInFolder)}}, nil
 	}
 	return nil, nil
 }

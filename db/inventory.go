@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -62,6 +63,27 @@ type changes struct {
 	relabelled []string
 }
 
+// String names the first of the changed namespaces.
+func (c changes) String() string {
+	const most = 10
+	var text strings.Builder
+	fmt.Fprintf(&text, "%d changed", len(c.names))
+	for i, name := range c.names[:min(most, len(c.names))] {
+		state := "present"
+		switch {
+		case !c.present[i]:
+			state = "gone"
+		case c.excluded[i]:
+			state = "excluded"
+		}
+		fmt.Fprintf(&text, "; %s %s", name, state)
+	}
+	if len(c.names) > most {
+		text.WriteString("; …")
+	}
+	return text.String()
+}
+
 func (c *changes) add(name string, present, excluded, relabelled bool) {
 	c.names = append(c.names, name)
 	c.present = append(c.present, present)
@@ -111,7 +133,7 @@ func applyInventory(ctx context.Context, tx pgx.Tx, c cluster, complete bool, ch
 	}
 	var notified *string
 	err := tx.QueryRow(ctx, statement("bump_inventory"), pgx.NamedArgs{
-		"cluster_id": c.ID, "complete": complete, "message": fmt.Sprintf("%d namespaces changed", len(changed.names)),
+		"cluster_id": c.ID, "complete": complete, "message": changed.String(),
 	}).Scan(&c.InventoryVersion, &c.Synced, &notified)
 	if err != nil {
 		return fmt.Errorf("move the inventory's version: %w", err)

@@ -205,7 +205,7 @@ type Code = berth.Code
 
 // FieldError What is wrong with one field or parameter. It has either `pointer` or `parameter`.
 type FieldError struct {
-	// Code A short stable word: `required`, `type`, `unknown-field`, `duplicate-field`, `unknown-parameter`, `duplicate-parameter`, `invalid`, `conflict`, `unsupported` or `unknown`.
+	// Code A short stable word: `required`, `type`, `unknown-field`, `duplicate-field`, `unknown-parameter`, `duplicate-parameter`, `invalid`, `conflict`, `unsupported`, `not-found`, `read-only`, `invalid-cursor` or `unknown`. Others may come.
 	//
 	// Examples: invalid
 	Code string `json:"code"`

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 
 	"github.com/berth-backup/berth"
 	"github.com/berth-backup/berth/db"
@@ -12,7 +13,7 @@ import (
 // ensureLocation makes a cluster's default storage location where it has none.
 // A location that stands elsewhere than the command line says is not moved:
 // backups point to it.
-func ensureLocation(ctx context.Context, store *db.Store, flags storageFlags, cluster string) error {
+func ensureLocation(ctx context.Context, store *db.Store, flags storageFlags, cluster string, log *slog.Logger) error {
 	wanted, err := flags.location(cluster)
 	if err != nil {
 		return err
@@ -30,6 +31,9 @@ func ensureLocation(ctx context.Context, store *db.Store, flags storageFlags, cl
 	if flags.storageURL != "" && stored.URL != wanted.URL {
 		return fmt.Errorf("storage location %s of cluster %s is %s, --storage-url says %s: backups stand there, so it is not moved",
 			stored.Name, cluster, stored.URL, wanted.URL)
+	}
+	if stored.URL != wanted.URL {
+		log.Info("the storage location stands elsewhere than --data says", "cluster", cluster, "location", stored.Name, "url", stored.URL)
 	}
 	return nil
 }

@@ -62,7 +62,7 @@ func serve(ctx context.Context, f serverFlags) error {
 		return err
 	}
 	for _, cluster := range clusters {
-		if err := ensureLocation(ctx, store, f.storage, cluster); err != nil {
+		if err := ensureLocation(ctx, store, f.storage, cluster, log); err != nil {
 			return err
 		}
 	}

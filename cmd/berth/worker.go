@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -65,8 +66,11 @@ func workerCommand() *cobra.Command {
 }
 
 func (f workerFlags) check() error {
-	if f.concurrentBackups < 0 || f.maxBackups < 0 {
-		return errors.New("--concurrent-backups and --max-backups cannot be negative")
+	if problems := validation.IsDNS1123Label(f.cluster); len(problems) > 0 {
+		return fmt.Errorf("--cluster %q: %s", f.cluster, problems[0])
+	}
+	if f.concurrentBackups < 0 || f.concurrentBackups > berth.MaxConcurrentBackups || f.maxBackups < 0 {
+		return fmt.Errorf("--concurrent-backups must be between 1 and %d, --max-backups cannot be negative", berth.MaxConcurrentBackups)
 	}
 	if f.recheck <= 0 || f.shutdownGrace < 0 || f.mirrorQPS <= 0 {
 		return errors.New("--recheck-interval and --mirror-qps must be positive, --shutdown-grace cannot be negative")
@@ -142,7 +146,7 @@ func prepareCluster(ctx context.Context, store *db.Store, f workerFlags, log *sl
 	if err := store.AddCluster(ctx, f.cluster); err != nil {
 		return err
 	}
-	if err := ensureLocation(ctx, store, f.storage, f.cluster); err != nil {
+	if err := ensureLocation(ctx, store, f.storage, f.cluster, log); err != nil {
 		return err
 	}
 	if f.concurrentBackups == 0 {

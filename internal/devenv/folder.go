@@ -59,6 +59,16 @@ func lockedFolder(base, name string) (*folder, error) {
 	return &folder{path: path, lock: lock}, nil
 }
 
+// TemporaryFolder makes a folder of this process's own and gives its path and what
+// removes it. Those of processes that were killed are removed first.
+func TemporaryFolder(name string) (path string, remove func() error, err error) {
+	f, err := newFolder(name, nil)
+	if err != nil {
+		return "", nil, err
+	}
+	return f.path, f.remove, nil
+}
+
 func (f *folder) join(name string) string { return filepath.Join(f.path, name) }
 
 func (f *folder) remove() error {

@@ -55,6 +55,8 @@ func (t *Taken) publish(ctx context.Context, b berth.Backup, namespace string) e
 func (t *Taken) recordOf(b berth.Backup, namespace string) berth.VeleroBackup {
 	record := berth.VeleroBackupOf(b, namespace)
 	annotations := record.Metadata.Annotations
+	// That one orders what the mirror writes into the cluster.
+	delete(annotations, berth.AnnotationVersion)
 	annotations[berth.AnnotationID] = t.folder.run.ID.String()
 	annotations[berth.AnnotationFence] = strconv.FormatInt(t.folder.run.Fence, 10)
 	annotations[berth.AnnotationAttempt] = strconv.Itoa(t.folder.run.Attempt)

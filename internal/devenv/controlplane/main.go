@@ -3,17 +3,14 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/berth-backup/berth/internal/devenv"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := devenv.UntilStopped()
 	defer stop()
 	etcd, apiserver, err := devenv.ControlPlaneBinaries(ctx, os.Stderr)
 	if err != nil {

@@ -96,11 +96,13 @@ func (b backupAnswer) reason() (reason, blocker string, shared []string) {
 
 // queueAnswer is what the demo reads of GET /queue.
 type queueAnswer struct {
-	Running []struct {
-		Slot   int          `json:"slot"`
-		Backup backupAnswer `json:"backup"`
-	} `json:"running"`
-	Waiting []backupAnswer `json:"waiting"`
+	Running []runningAnswer `json:"running"`
+	Waiting []backupAnswer  `json:"waiting"`
+}
+
+type runningAnswer struct {
+	Slot   int          `json:"slot"`
+	Backup backupAnswer `json:"backup"`
 }
 
 // line writes a backup of an answer as one line.

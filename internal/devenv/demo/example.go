@@ -24,7 +24,7 @@ var submitted = []struct {
 // example runs the five backups and checks what came of them.
 func example(ctx context.Context, s *setup) error {
 	say("\nSample namespaces ns1 … ns9: creating what is in them")
-	if err := createSamples(ctx, s.cluster, heavyFirst); err != nil {
+	if err := s.createSamples(ctx, heavyFirst); err != nil {
 		return err
 	}
 	say("\nFive backups, sent with curl; no worker runs")
@@ -92,7 +92,8 @@ func submit(ctx context.Context, url string) (ids map[string]string, err error) 
 // observations are what the answers showed while the queue moved.
 type observations struct {
 	// waited holds, for each backup, every reason that it was seen to wait for,
-	// as "Reason blocker shared,namespaces".
+	// as "Reason blocker shared,namespaces", and whether an answer that gave it
+	// also showed that it was false.
 	waited map[string]map[string]bool
 	// together holds each pair of backups that one answer showed InProgress, as "a+b".
 	together map[string]bool
@@ -106,7 +107,8 @@ func (o observations) note(q queueAnswer) {
 		if o.waited[b.Name] == nil {
 			o.waited[b.Name] = map[string]bool{}
 		}
-		o.waited[b.Name][strings.TrimSpace(reason+" "+blocker+" "+strings.Join(shared, ","))] = true
+		text := strings.TrimSpace(reason + " " + blocker + " " + strings.Join(shared, ","))
+		o.waited[b.Name][text] = o.waited[b.Name][text] || !q.bearsOut(b)
 	}
 	for _, a := range q.Running {
 		for _, b := range q.Running {

@@ -10,15 +10,15 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
+
+	"github.com/berth-backup/berth/internal/devenv"
 )
 
 func main() {
 	dev := flag.Bool("dev", false, "keep the set-up running until Ctrl-C instead of running the example")
 	against := flag.String("against", "", "compose: run against the containers that BERTH_DEMO_… in the environment name")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := devenv.UntilStopped()
 	defer stop()
 	err := run(ctx, *dev, *against)
 	switch {

@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -28,9 +30,11 @@ func (s *setup) startProcess(binary, folder string, environment []string, args .
 		return fmt.Errorf("start berth %s: %w", name, err)
 	}
 	command := exec.Command(binary, args...)
-	command.Env = append(os.Environ(), environment...)
+	command.Env = append(withoutBerth(os.Environ()), environment...)
 	command.Stdout, command.Stderr = log, log
-	command.SysProcAttr = &syscall.SysProcAttr{}
+	// In a group of its own, Ctrl-C reaches this process alone, which then ends
+	// it in order.
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	devenv.DieWithParent(command.SysProcAttr, syscall.SIGKILL)
 
 	started, ended := make(chan error, 1), make(chan error, 1)
@@ -54,11 +58,16 @@ func (s *setup) startProcess(binary, folder string, environment []string, args .
 	return nil
 }
 
+// withoutBerth leaves out what the user set for a Berth of their own.
+func withoutBerth(environment []string) []string {
+	return slices.DeleteFunc(environment, func(variable string) bool { return strings.HasPrefix(variable, "BERTH_") })
+}
+
 func endProcess(command *exec.Cmd, name, log string, ended <-chan error) error {
 	select {
 	case err := <-ended:
 		text, _ := os.ReadFile(log)
-		return fmt.Errorf("berth %s ended by itself: %w; its log:\n%s", name, err, text)
+		return fmt.Errorf("berth %s ended by itself (%v); its log:\n%s", name, err, text)
 	default:
 	}
 	if err := command.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {

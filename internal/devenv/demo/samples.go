@@ -33,14 +33,24 @@ var (
 	smallFirst = weight{}
 )
 
-// createSamples makes the namespaces ns1 … ns9 and what is in them.
-func createSamples(ctx context.Context, cluster *rest.Config, first weight) error {
-	config := rest.CopyConfig(cluster)
+// createSamples makes the namespaces ns1 … ns9 and what is in them. A cluster
+// that has one of them already is left as it is.
+func (s *setup) createSamples(ctx context.Context, first weight) error {
+	config := rest.CopyConfig(s.cluster)
 	config.QPS = -1
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("make a Kubernetes client: %w", err)
 	}
+	for i := 1; i <= 9; i++ {
+		name := fmt.Sprintf("ns%d", i)
+		if _, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{}); err == nil {
+			return fmt.Errorf("the cluster has a namespace %s already: the demo makes ns1 … ns9 itself", name)
+		} else if !apierrors.IsNotFound(err) {
+			return fmt.Errorf("look for namespace %s: %w", name, err)
+		}
+	}
+	s.samples = true
 	for i := 1; i <= 9; i++ {
 		if err := createSample(ctx, client, fmt.Sprintf("ns%d", i)); err != nil {
 			return fmt.Errorf("create the samples: %w", err)

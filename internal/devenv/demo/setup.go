@@ -28,6 +28,8 @@ type setup struct {
 	cluster     *rest.Config
 	// data is the folder of the default storage location.
 	data string
+	// samples says that the sample namespaces are the demo's own.
+	samples bool
 	// startWorker starts berth worker with the example's limit.
 	startWorker func(ctx context.Context) error
 
@@ -55,11 +57,11 @@ func startLocal(ctx context.Context) (_ *setup, err error) {
 			err = errors.Join(err, s.stop())
 		}
 	}()
-	folder, err := os.MkdirTemp("", "berth-demo-")
+	folder, remove, err := devenv.TemporaryFolder("demo")
 	if err != nil {
-		return nil, fmt.Errorf("make a folder: %w", err)
+		return nil, err
 	}
-	s.onStop(func() error { return os.RemoveAll(folder) })
+	s.onStop(remove)
 	s.data = filepath.Join(folder, "data")
 
 	binary := filepath.Join(folder, "berth")
@@ -102,6 +104,9 @@ func (s *setup) startServers(ctx context.Context) error {
 	if kubernetesErr == nil {
 		s.onStop(kubernetes.Stop)
 		s.kubeconfig, s.cluster = kubernetes.Kubeconfig, kubernetes.Config
+		if os.Getenv("BERTH_KUBECONFIG") != "" {
+			s.onStop(func() error { return s.removeSamples() })
+		}
 	}
 	pg := <-postgres
 	if pg.err != nil {
@@ -112,6 +117,14 @@ func (s *setup) startServers(ctx context.Context) error {
 		return kubernetesErr
 	}
 	return s.makeDatabase(ctx, pg.server.URL)
+}
+
+// removeSamples removes what the demo made in a cluster that is not its own.
+func (s *setup) removeSamples() error {
+	if !s.samples {
+		return nil
+	}
+	return removeSamples(s.cluster)
 }
 
 // build compiles berth, and says so if it takes long.
@@ -181,7 +194,7 @@ func freeAddress() (string, error) {
 
 // keep starts the worker as well and waits for Ctrl-C.
 func (s *setup) keep(ctx context.Context) error {
-	if err := createSamples(ctx, s.cluster, smallFirst); err != nil {
+	if err := s.createSamples(ctx, smallFirst); err != nil {
 		return err
 	}
 	if err := s.startWorker(ctx); err != nil {

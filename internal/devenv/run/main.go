@@ -20,7 +20,6 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/berth-backup/berth/internal/devenv"
 )
@@ -55,8 +54,7 @@ func main() {
 func run(postgres string, withKubernetes bool, args []string) (code int, err error) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	orphaned := make(chan struct{})
-	go watchParent(orphaned)
+	orphaned := devenv.Orphaned()
 
 	env, err := start(signals, orphaned, postgres, withKubernetes)
 	if err != nil {
@@ -64,18 +62,6 @@ func run(postgres string, withKubernetes bool, args []string) (code int, err err
 	}
 	defer func() { err = errors.Join(err, env.stop()) }()
 	return runCommand(args, env.variables(), signals, orphaned)
-}
-
-// watchParent closes orphaned once this process's parent has died: `go run`, when
-// it is killed, takes nobody along.
-func watchParent(orphaned chan<- struct{}) {
-	parent := os.Getppid()
-	for range time.Tick(time.Second) {
-		if os.Getppid() != parent {
-			close(orphaned)
-			return
-		}
-	}
 }
 
 // environment is what was started.
