@@ -12,13 +12,14 @@ import (
 	"github.com/berth-backup/berth"
 )
 
-// dispatchBudget is how many candidates one transaction looks at: more would
+// staleBudget is how many claims one transaction resolves again: more would
 // hold the gate for longer than a person notices.
-const dispatchBudget = 256
+const staleBudget = 256
 
 // Dispatch admits what may start, at most Want, and marks what may not with
 // the backup in its way. It goes on in further transactions while there is
-// something left to look at.
+// something left to look at and nothing was admitted: what was admitted has a
+// lease that runs, and a hint on ChannelQueue tells that more is to be done.
 func (s *Store) Dispatch(ctx context.Context, d berth.DispatchRequest) (berth.Dispatched, error) {
 	c, err := findCluster(ctx, s.pool, d.Cluster)
 	if err != nil {
@@ -28,7 +29,7 @@ func (s *Store) Dispatch(ctx context.Context, d berth.DispatchRequest) (berth.Di
 	for {
 		// Whoever enqueues or leaves after this look also wakes a dispatcher.
 		var candidates, departures bool
-		err := s.pool.QueryRow(ctx, statement("look"), pgx.NamedArgs{"cluster_id": c.ID, "all": d.Want > 0}).Scan(&candidates, &departures)
+		err := s.pool.QueryRow(ctx, statement("look"), pgx.NamedArgs{"cluster_id": c.ID, "want": d.Want}).Scan(&candidates, &departures)
 		if err != nil {
 			return total, border(fmt.Errorf("look into the queue of cluster %s: %w", d.Cluster, err))
 		}
@@ -45,18 +46,18 @@ func (s *Store) Dispatch(ctx context.Context, d berth.DispatchRequest) (berth.Di
 		}
 		total.Runs = append(total.Runs, pass.runs...)
 		total.PassedOver = append(total.PassedOver, pass.PassedOver...)
-		d.Want -= len(pass.runs)
-		if pass.LookedAt < dispatchBudget && pass.Stale == 0 {
+		if len(pass.runs) > 0 || !pass.More && pass.Stale == 0 {
 			return total, nil
 		}
 	}
 }
 
 type dispatchPass struct {
-	LookedAt, Stale int
-	Admitted        []admitted
-	PassedOver      []berth.PassedOver
-	runs            []berth.Run
+	Stale      int
+	More       bool
+	Admitted   []admitted
+	PassedOver []berth.PassedOver
+	runs       []berth.Run
 }
 
 // admitted is a run as dispatch.sql gives it back.
@@ -107,9 +108,10 @@ func (s *Store) dispatchOnce(ctx context.Context, clusterID int32, d berth.Dispa
 
 func dispatchInto(ctx context.Context, tx pgx.Tx, clusterID int32, d berth.DispatchRequest, pass *dispatchPass) error {
 	var admitted, passedOver json.RawMessage
+	var told int
 	err := tx.QueryRow(ctx, statement("dispatch"), pgx.NamedArgs{
-		"cluster_id": clusterID, "budget": dispatchBudget, "want": d.Want, "worker": d.Worker, "lease_ttl": d.LeaseTTL,
-	}).Scan(&pass.LookedAt, &pass.Stale, &admitted, &passedOver)
+		"cluster_id": clusterID, "want": d.Want, "worker": d.Worker, "lease_ttl": d.LeaseTTL,
+	}).Scan(&pass.Stale, &pass.More, &admitted, &passedOver, &told)
 	if err != nil {
 		return err
 	}
@@ -129,7 +131,7 @@ func refreshStale(ctx context.Context, tx pgx.Tx, clusterName string, clusterID 
 	if err != nil {
 		return err
 	}
-	rows, err := tx.Query(ctx, statement("stale_candidates"), pgx.NamedArgs{"cluster_id": clusterID, "budget": dispatchBudget})
+	rows, err := tx.Query(ctx, statement("stale_candidates"), pgx.NamedArgs{"cluster_id": clusterID, "budget": staleBudget})
 	if err != nil {
 		return fmt.Errorf("find stale claims: %w", err)
 	}

@@ -5,6 +5,9 @@ import "maps"
 // Statements are the embedded statements by name, for the test that prepares each.
 func Statements() map[string]string { return maps.Clone(statements) }
 
+// BeginCommitted begins a transaction as the store does.
+const BeginCommitted = beginCommitted
+
 // Gates is the number of dispatch gates.
 const Gates = gates
 

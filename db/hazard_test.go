@@ -457,13 +457,11 @@ func TestGateInOneBatchIsStale(t *testing.T) {
 	ctx := context.Background()
 	const serializationFailure = "40001"
 	d := newQueue(t, 1, "a", "b")
-	enqueue(t, d, request("runs", "a"))
-	dispatch(t, d, 1)
-	b := enqueue(t, d, request("waits", "b"))
+	b := enqueue(t, d, request("first", "a"))
+	enqueue(t, d, request("second", "b"))
 	dispatch(t, d, 0)
 
-	// The holder of the gate makes room for the backup that waits, and changes
-	// its row.
+	// The holder of the gate makes room for one more, and changes a candidate.
 	h := hold(t, d.URL)
 	h.gate()
 	h.exec("UPDATE clusters SET concurrent_backups = 2 WHERE id = 1")
@@ -486,7 +484,7 @@ func TestGateInOneBatchIsStale(t *testing.T) {
 	awaitBlocked(t, d.URL, 1)
 	var runs []berth.Run
 	dispatched := during(func() error {
-		done, err := d.Dispatch(ctx, berth.DispatchRequest{Cluster: berth.DefaultCluster, Worker: "w", Want: 1, LeaseTTL: time.Minute})
+		done, err := d.Dispatch(ctx, berth.DispatchRequest{Cluster: berth.DefaultCluster, Worker: "w", Want: 2, LeaseTTL: time.Minute})
 		runs = done.Runs
 		return err
 	})
@@ -499,7 +497,7 @@ func TestGateInOneBatchIsStale(t *testing.T) {
 	if limit != 1 || sqlState(updateErr) != serializationFailure {
 		t.Errorf("batched: read a limit of %d, then %v: want the stale 1 and %s", limit, updateErr, serializationFailure)
 	}
-	if diff := cmp.Diff([]string{"waits"}, names(runs)); diff != "" {
+	if diff := cmp.Diff([]string{"first", "second"}, names(runs)); diff != "" {
 		t.Errorf("the dequeue that waited at the gate sees what its holder committed (-want +got):\n%s", diff)
 	}
 	checkNoRetries(t, d.Store)

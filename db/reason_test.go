@@ -122,6 +122,18 @@ func TestWitnessEvents(t *testing.T) {
 	}
 }
 
+// dispatchAll dequeues until nothing more is admitted.
+func dispatchAll(tb testing.TB, d *dbtest.Database) (admitted int) {
+	tb.Helper()
+	for {
+		runs := dispatch(tb, d, manyWatchers)
+		if len(runs) == 0 {
+			return admitted
+		}
+		admitted += len(runs)
+	}
+}
+
 // manyWatchers is more than one transaction releases, twice over.
 const manyWatchers = 2*256 + 88
 
@@ -144,8 +156,8 @@ func TestManyWatchersAreReleased(t *testing.T) {
 	if err := d.SetConcurrentBackups(context.Background(), berth.DefaultCluster, manyWatchers+1); err != nil {
 		t.Fatal(err)
 	}
-	if runs := dispatch(t, d, manyWatchers+1); len(runs) != manyWatchers {
-		t.Errorf("%s: %d were admitted, want %d", invariant4, len(runs), manyWatchers)
+	if admitted := dispatchAll(t, d); admitted != manyWatchers {
+		t.Errorf("%s: %d were admitted, want %d", invariant4, admitted, manyWatchers)
 	}
 }
 
@@ -178,8 +190,8 @@ func TestManyWatchersOfAClaimThatShrinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkWaits(t, d, "the claim shrank", after)
-	if runs := dispatch(t, d, manyWatchers+2); len(runs) != manyWatchers+1 {
-		t.Errorf("%s: %d were admitted, want %d", invariant4, len(runs), manyWatchers+1)
+	if admitted := dispatchAll(t, d); admitted != manyWatchers+1 {
+		t.Errorf("%s: %d were admitted, want %d", invariant4, admitted, manyWatchers+1)
 	}
 }
 

@@ -22,12 +22,18 @@ const (
 	maxBackoff   = 250 * time.Millisecond
 )
 
-// Transactions set their own time-outs, since behind a transaction-pooling
-// pgbouncer a session's settings are not the client's. SET takes no snapshot.
+// Transactions make their own settings, since behind a transaction-pooling
+// pgbouncer a session's are not the client's. SET takes no snapshot.
+//
+// Those that write read by indexes alone: a plan that was made while a table was
+// small and scans it is kept while the table grows, and a scan under
+// SERIALIZABLE locks all of it against the dequeues of other clusters. Their
+// statements are short, so that compiling them never pays.
 const (
 	timeouts          = "; set local lock_timeout = '2s'; set local statement_timeout = '10s'; set local idle_in_transaction_session_timeout = '10s'"
-	beginSerializable = "begin isolation level serializable" + timeouts
-	beginCommitted    = "begin isolation level read committed" + timeouts
+	byIndexes         = "; set local enable_seqscan = off; set local jit = off"
+	beginSerializable = "begin isolation level serializable" + timeouts + byIndexes
+	beginCommitted    = "begin isolation level read committed" + timeouts + byIndexes
 	beginSnapshot     = "begin isolation level repeatable read read only" + timeouts
 )
 

@@ -3,6 +3,7 @@ DROP FUNCTION overlapping_ahead(bigint);
 DROP FUNCTION queue_position(bigint);
 DROP FUNCTION shared_names(int, int8multirange, boolean, int8multirange, boolean);
 DROP FUNCTION claim_names(int8multirange);
+DROP FUNCTION claim_ids(int8multirange);
 DROP FUNCTION in_the_way(backups, backups);
 DROP FUNCTION overlapping_predecessor(int, bigint, timestamptz, boolean, int8multirange);
 DROP TABLE events;

@@ -57,6 +57,7 @@ CREATE TABLE namespaces (
     UNIQUE (cluster_id, name)
 );
 CREATE INDEX namespaces_present ON namespaces (cluster_id, name) WHERE present;
+CREATE INDEX namespaces_excluded ON namespaces (cluster_id, name) WHERE excluded;
 
 CREATE TABLE storage_locations (
     cluster_id int NOT NULL REFERENCES clusters,
@@ -163,7 +164,12 @@ CREATE TABLE backups (
 
 -- Invariant 1, the last line of defence: one running backup a slot.
 CREATE UNIQUE INDEX backups_slot ON backups (cluster_id, slot) WHERE slot IS NOT NULL;
-CREATE INDEX backups_candidates ON backups (cluster_id, order_key, seq) WHERE phase = 'Queued' AND blocked_by IS NULL;
+-- What a dequeue looks at: those that nobody has looked at, and those that
+-- nothing is known to be in the way of.
+CREATE INDEX backups_fresh ON backups (cluster_id, order_key, seq)
+    WHERE phase = 'Queued' AND blocked_by IS NULL AND resolved AND NOT evaluated;
+CREATE INDEX backups_known ON backups (cluster_id, order_key, seq)
+    WHERE phase = 'Queued' AND blocked_by IS NULL AND resolved AND evaluated;
 CREATE INDEX backups_queue ON backups (cluster_id, order_key, seq) WHERE phase = 'Queued';
 CREATE INDEX backups_wide ON backups (cluster_id, order_key, seq)
     WHERE wide AND phase IN ('Queued', 'ReadyToStart', 'InProgress', 'Finalizing', 'FinalizingPartiallyFailed');
@@ -379,11 +385,17 @@ CREATE TRIGGER backups_guard_insert BEFORE INSERT ON backups FOR EACH ROW EXECUT
 CREATE TRIGGER backups_guard_update BEFORE UPDATE OF phase ON backups FOR EACH ROW
     WHEN (OLD.phase IS DISTINCT FROM NEW.phase) EXECUTE FUNCTION backups_guard();
 
--- The namespaces in a claim that is no wide one, by name.
+-- The namespaces in a claim that is no wide one. In PL/pgSQL, which is not
+-- inlined, so that planners believe that they are few and look each up by its
+-- key instead of reading all namespaces.
+CREATE FUNCTION claim_ids(claim int8multirange) RETURNS SETOF int LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE ROWS 4 AS $$
+BEGIN
+    RETURN QUERY SELECT (key & 4294967295)::int FROM unnest(claim) r, generate_series(lower(r), upper(r) - 1) key;
+END $$;
+
+-- The same by name.
 CREATE FUNCTION claim_names(claim int8multirange) RETURNS text[] LANGUAGE sql STABLE PARALLEL SAFE AS $$
-    SELECT coalesce(array_agg(n.name ORDER BY n.name), '{}')
-      FROM unnest(claim) r, generate_series(lower(r), upper(r) - 1) key
-      JOIN namespaces n ON n.id = (key & 4294967295)::int
+    SELECT coalesce(array_agg(n.name ORDER BY n.name), '{}') FROM claim_ids(claim) id JOIN namespaces n USING (id)
 $$;
 
 -- The namespaces that two claims share, by name, at most 100.
@@ -406,9 +418,25 @@ $$;
 
 -- How many active backups ahead of a queued one overlap it.
 CREATE FUNCTION overlapping_ahead(of_seq bigint) RETURNS bigint LANGUAGE sql STABLE PARALLEL SAFE AS $$
-    SELECT count(*) FROM backups b
-      JOIN backups q ON q.cluster_id = b.cluster_id AND q.claim && b.claim
-       AND (q.slot IS NOT NULL OR q.phase = 'Queued' AND (q.order_key, q.seq) < (b.order_key, b.seq))
+    SELECT count(*) FROM backups b CROSS JOIN LATERAL (
+        -- Two scopes of some namespaces meet in a row of claims each.
+        SELECT c.seq FROM claims mine
+          JOIN claims c ON c.cluster_id = b.cluster_id AND c.namespace_id = mine.namespace_id
+           AND (c.rank, c.order_key, c.seq) < (1::smallint, b.order_key, b.seq) AND c.seq <> b.seq
+         WHERE mine.seq = b.seq AND NOT b.wide
+        UNION
+        SELECT w.seq FROM backups w
+         WHERE NOT b.wide AND w.cluster_id = b.cluster_id AND w.wide
+           AND w.phase IN ('Queued', 'ReadyToStart', 'InProgress', 'Finalizing', 'FinalizingPartiallyFailed')
+           AND in_the_way(w, b)
+        UNION ALL
+        SELECT q.seq FROM backups q
+         WHERE b.wide AND q.cluster_id = b.cluster_id AND q.phase = 'Queued'
+           AND (q.order_key, q.seq) < (b.order_key, b.seq) AND q.claim && b.claim
+        UNION ALL
+        SELECT r.seq FROM backups r
+         WHERE b.wide AND r.cluster_id = b.cluster_id AND r.slot IS NOT NULL AND r.claim && b.claim
+    ) ahead
      WHERE b.seq = of_seq
 $$;
 

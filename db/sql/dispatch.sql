@@ -14,79 +14,117 @@
 -- Of two candidates that overlap, the later one has the earlier as its
 -- predecessor: so all without a predecessor are disjoint, and as many as there
 -- are places can start at once.
+--
+-- Looked at are those that nobody has looked at since they may have changed, and
+-- where there is a place, the first of those that nothing was known to be in the
+-- way of. Where either list was cut off, none behind its end is admitted: it
+-- would go before one that nobody has looked at.
+-- Single rows are found by subqueries, not by joins, so that a plan made for few
+-- rows or for many reads them by their keys.
 WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at),
 cluster AS MATERIALIZED (
-    SELECT c.id, c.inventory_version, c.concurrent_backups,
-           (SELECT count(*) FROM backups r WHERE r.cluster_id = c.id AND r.slot IS NOT NULL) AS running
+    SELECT c.inventory_version, c.concurrent_backups,
+           (SELECT count(*) FROM backups r WHERE r.cluster_id = @cluster_id AND r.slot IS NOT NULL) AS running
       FROM clusters c WHERE c.id = @cluster_id),
 free AS MATERIALIZED (
     SELECT s.slot, row_number() OVER (ORDER BY s.slot) AS n
-      FROM slots s, cluster c
-     WHERE s.cluster_id = c.id AND s.slot <= c.concurrent_backups
-       AND NOT EXISTS (SELECT FROM backups r WHERE r.cluster_id = c.id AND r.slot = s.slot)
+      FROM slots s
+     WHERE s.cluster_id = @cluster_id AND s.slot <= (SELECT concurrent_backups FROM cluster)
+       AND NOT EXISTS (SELECT FROM backups r WHERE r.cluster_id = @cluster_id AND r.slot = s.slot)
      ORDER BY s.slot
      LIMIT greatest(0, least(@want::bigint, (SELECT concurrent_backups - running FROM cluster)))),
-candidates AS MATERIALIZED (
-    SELECT b.seq, b.order_key, b.wide, b.claim, b.evaluated,
-           b.has_pattern AND b.inventory_version <> c.inventory_version AS stale
-      FROM backups b, cluster c
-     WHERE b.cluster_id = c.id AND b.phase = 'Queued' AND b.blocked_by IS NULL AND b.resolved
-       AND (NOT b.evaluated OR EXISTS (SELECT FROM free))
+fresh AS MATERIALIZED (
+    SELECT b.seq, b.order_key, b.wide, b.claim, b.evaluated, b.has_pattern, b.inventory_version
+      FROM backups b
+     WHERE b.cluster_id = @cluster_id AND b.phase = 'Queued' AND b.blocked_by IS NULL AND b.resolved AND NOT b.evaluated
      ORDER BY b.order_key, b.seq
-     LIMIT @budget
-       FOR NO KEY UPDATE OF b SKIP LOCKED),
+     LIMIT 256
+       FOR NO KEY UPDATE SKIP LOCKED),
+known AS MATERIALIZED (
+    SELECT b.seq, b.order_key, b.wide, b.claim, b.evaluated, b.has_pattern, b.inventory_version
+      FROM backups b
+     WHERE b.cluster_id = @cluster_id AND b.phase = 'Queued' AND b.blocked_by IS NULL AND b.resolved AND b.evaluated AND EXISTS (SELECT FROM free)
+     ORDER BY b.order_key, b.seq
+     LIMIT 32
+       FOR NO KEY UPDATE SKIP LOCKED),
+ends AS MATERIALIZED (
+    (SELECT order_key, seq FROM fresh WHERE (SELECT count(*) FROM fresh) = 256 ORDER BY order_key DESC, seq DESC LIMIT 1)
+    UNION ALL
+    (SELECT order_key, seq FROM known WHERE (SELECT count(*) FROM known) = 32 ORDER BY order_key DESC, seq DESC LIMIT 1)),
 looked_at AS MATERIALIZED (
-    SELECT k.*, p.seq AS witness
-      FROM candidates k, cluster c
-      LEFT JOIN LATERAL overlapping_predecessor(c.id, k.seq, k.order_key, k.wide, k.claim) p ON true),
+    SELECT k.seq, k.order_key, k.evaluated,
+           k.has_pattern AND k.inventory_version <> (SELECT inventory_version FROM cluster) AS stale,
+           (SELECT p.seq FROM overlapping_predecessor(@cluster_id, k.seq, k.order_key, k.wide, k.claim) p) AS witness
+      FROM (SELECT * FROM fresh UNION ALL SELECT * FROM known) k),
 picked AS MATERIALIZED (
-    SELECT seq, row_number() OVER (ORDER BY order_key, seq) AS n
-      FROM looked_at WHERE witness IS NULL AND NOT stale),
+    SELECT f.slot, p.seq
+      FROM (SELECT l.seq, row_number() OVER (ORDER BY l.order_key, l.seq) AS n
+              FROM looked_at l
+             WHERE l.witness IS NULL AND NOT l.stale
+               AND NOT EXISTS (SELECT FROM ends e WHERE (e.order_key, e.seq) < (l.order_key, l.seq))) p
+      JOIN free f USING (n)),
 admitted AS (
     UPDATE backups b
        SET phase = 'ReadyToStart', reason = 'Admitted', message = '', version = version + 1,
-           slot = f.slot, fence = nextval('fences'), worker = @worker,
+           slot = (SELECT p.slot FROM picked p WHERE p.seq = b.seq), fence = nextval('fences'), worker = @worker,
            ready_at = i.at, expires_at = i.at + b.keep_for, evaluated = false,
-           contents = (SELECT coalesce(array_agg(n.name ORDER BY n.name), '{}') FROM namespaces n
-                        WHERE n.cluster_id = b.cluster_id AND n.present AND NOT n.excluded
-                          AND b.claim @> claim_key(b.cluster_id, n.id)),
+           contents = CASE WHEN b.wide
+               THEN (SELECT coalesce(array_agg(n.name ORDER BY n.name), '{}') FROM namespaces n
+                      WHERE n.cluster_id = @cluster_id AND n.present AND NOT n.excluded AND b.claim @> claim_key(@cluster_id, n.id))
+               ELSE (SELECT coalesce(array_agg(n.name ORDER BY n.name), '{}') FROM claims m JOIN namespaces n ON n.id = m.namespace_id
+                      WHERE m.seq = b.seq AND n.present AND NOT n.excluded) END,
            contents_missing = (SELECT coalesce(array_agg(n.name ORDER BY n.name), '{}') FROM claims m JOIN namespaces n ON n.id = m.namespace_id
                                 WHERE m.seq = b.seq AND NOT n.present),
-           contents_excluded = (SELECT coalesce(array_agg(n.name ORDER BY n.name), '{}') FROM namespaces n
-                                 WHERE n.cluster_id = b.cluster_id AND n.present AND n.excluded
-                                   AND (b.scope = 'everything' OR n.id = ANY (b.left_out)))
-      FROM picked p JOIN free f USING (n), instant i
-     WHERE b.seq = p.seq
+           contents_excluded = CASE WHEN b.scope = 'everything'
+               THEN (SELECT coalesce(array_agg(n.name ORDER BY n.name), '{}') FROM namespaces n
+                      WHERE n.cluster_id = @cluster_id AND n.present AND n.excluded)
+               ELSE (SELECT coalesce(array_agg(n.name ORDER BY n.name), '{}') FROM namespaces n
+                      WHERE n.id = ANY (b.left_out) AND n.present AND n.excluded) END
+      FROM instant i
+     WHERE b.seq = ANY (ARRAY (SELECT seq FROM picked))
     RETURNING b.seq, b.id, b.cluster_id, b.name, b.attempt, b.fence, b.slot, b.labels, b.annotations, b.spec, b.created_at, b.enqueued_at,
-              b.ready_at, b.expires_at, b.contents, b.contents_missing, b.contents_excluded, b.worker, b.reason),
+              b.ready_at, b.expires_at, b.contents, b.contents_missing, b.contents_excluded, b.worker, b.reason, b.order_key),
 held AS (
-    UPDATE claims SET rank = 0 FROM admitted a WHERE claims.seq = a.seq),
+    UPDATE claims SET rank = 0 WHERE claims.seq = ANY (ARRAY (SELECT seq FROM picked))),
 leased AS (
     INSERT INTO leases (seq, cluster_id, fence, worker, expires_at)
     SELECT a.seq, a.cluster_id, a.fence, a.worker, i.at + @lease_ttl::interval FROM admitted a, instant i),
+noted AS MATERIALIZED (
+    SELECT l.seq, l.witness FROM looked_at l
+     WHERE NOT l.stale AND (l.witness IS NOT NULL OR NOT l.evaluated AND l.seq NOT IN (SELECT seq FROM picked))),
 marked AS (
     UPDATE backups b
-       SET evaluated = true, blocked_by = l.witness,
-           blocked_since = CASE WHEN l.witness IS NOT NULL THEN i.at END
-      FROM looked_at l, instant i
-     WHERE b.seq = l.seq AND NOT l.stale
-       AND (l.witness IS NOT NULL OR (NOT l.evaluated AND l.seq NOT IN (SELECT p.seq FROM picked p JOIN free USING (n))))
-    RETURNING b.seq, b.cluster_id, b.blocked_by, b.attempt),
+       SET evaluated = true, blocked_by = n.witness, blocked_since = CASE WHEN n.witness IS NOT NULL THEN i.at END
+      FROM noted n, instant i
+     WHERE b.seq = ANY (ARRAY (SELECT seq FROM noted)) AND b.seq = n.seq
+    RETURNING b.seq, b.cluster_id, b.name, b.wide, b.claim, b.blocked_by, b.attempt),
+-- Those that found something in their way. LIMIT keeps this from becoming a join.
+waiting AS (
+    SELECT m.*, w.name AS witness, w.wide AS witness_wide, w.claim AS witness_claim,
+           -- It runs from before, or from this very dequeue on.
+           CASE WHEN w.slot IS NOT NULL OR m.blocked_by IN (SELECT seq FROM picked) THEN 'RunningOverlap' ELSE 'EarlierQueuedOverlap' END AS reason
+      FROM marked m CROSS JOIN LATERAL (
+           SELECT o.name, o.wide, o.claim, o.slot FROM backups o WHERE o.seq = m.blocked_by LIMIT 1) w),
 logged AS (
     INSERT INTO events (at, cluster_id, seq, from_phase, to_phase, reason, blocker, worker, fence, attempt, slot)
     SELECT i.at, a.cluster_id, a.seq, 'Queued', 'ReadyToStart', a.reason, NULL, a.worker, a.fence, a.attempt, a.slot
       FROM admitted a, instant i
     UNION ALL
-    -- A witness runs from before, or from this very dequeue on.
-    SELECT i.at, m.cluster_id, m.seq, 'Queued', 'Queued',
-           CASE WHEN w.slot IS NOT NULL OR w.seq IN (SELECT seq FROM admitted) THEN 'RunningOverlap' ELSE 'EarlierQueuedOverlap' END,
-           m.blocked_by, '', 0, m.attempt, NULL
-      FROM marked m JOIN backups w ON w.seq = m.blocked_by, instant i),
+    SELECT i.at, w.cluster_id, w.seq, 'Queued', 'Queued', w.reason, w.blocked_by, '', 0, w.attempt, NULL
+      FROM waiting w, instant i),
 mirrored AS (
-    INSERT INTO mirror_outbox (cluster_id, seq) SELECT cluster_id, seq FROM admitted)
-SELECT (SELECT count(*) FROM looked_at) AS looked_at,
-       (SELECT count(*) FROM looked_at WHERE stale) AS stale,
-       (SELECT coalesce(jsonb_agg(to_jsonb(a)), '[]') FROM admitted a) AS admitted,
-       (SELECT coalesce(jsonb_agg(jsonb_build_object('name', b.name, 'witness', w.name,
-                   'shared', shared_names(b.cluster_id, b.claim, b.wide, w.claim, w.wide))), '[]')
-          FROM marked m JOIN backups b ON b.seq = m.seq JOIN backups w ON w.seq = m.blocked_by) AS passed_over
+    INSERT INTO mirror_outbox (cluster_id, seq) SELECT cluster_id, seq FROM admitted),
+rest AS MATERIALIZED (
+    SELECT (SELECT count(*) FROM looked_at WHERE stale) AS stale,
+           (SELECT count(*) FROM fresh) = 256
+           OR (SELECT count(*) FROM known) = 32 AND (SELECT count(*) FROM picked) < (SELECT count(*) FROM free) AS more),
+-- What was admitted is given out at once; somebody goes on with the rest.
+told AS (
+    SELECT pg_notify('berth_queue', @cluster_id::int::text) FROM rest
+     WHERE (more OR stale > 0) AND EXISTS (SELECT FROM picked))
+SELECT r.stale, r.more,
+       (SELECT coalesce(jsonb_agg(to_jsonb(a) ORDER BY a.order_key, a.seq), '[]') FROM admitted a) AS admitted,
+       (SELECT coalesce(jsonb_agg(jsonb_build_object('name', w.name, 'witness', w.witness,
+                   'shared', shared_names(w.cluster_id, w.claim, w.wide, w.witness_claim, w.witness_wide))), '[]') FROM waiting w) AS passed_over,
+       (SELECT count(*) FROM told) AS told
+  FROM rest r

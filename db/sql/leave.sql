@@ -19,8 +19,8 @@ closed AS (
      WHERE c.id = e.cluster_id AND s.cluster_id = e.cluster_id AND s.slot = o.slot AND s.slot > c.concurrent_backups),
 watchers AS (
     UPDATE backups b SET blocked_by = NULL, blocked_since = NULL, evaluated = false
-     WHERE b.seq IN (SELECT w.seq FROM backups w, ended e WHERE w.blocked_by = e.seq AND w.phase = 'Queued'
-                      ORDER BY w.order_key, w.seq LIMIT 256)
+     WHERE b.seq = ANY (ARRAY (SELECT w.seq FROM backups w, ended e WHERE w.blocked_by = e.seq AND w.phase = 'Queued'
+                                ORDER BY w.order_key, w.seq LIMIT 256))
     RETURNING b.seq),
 left_over AS (
     INSERT INTO departures (cluster_id, seq)

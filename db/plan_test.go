@@ -1,0 +1,102 @@
+package db_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/berth-backup/berth/db"
+)
+
+// plan is a node of what EXPLAIN (FORMAT JSON) says.
+type plan struct {
+	NodeType  string `json:"Node Type"`
+	Relation  string `json:"Relation Name"`
+	Index     string `json:"Index Name"`
+	Condition string `json:"Index Cond"`
+	Filter    string
+	Plans     []plan
+}
+
+// The transactions that work on the queue read it by its indexes, whatever plan
+// Postgres keeps: a scan of all of it makes every dequeue wait longer with every
+// backup that waits, and locks the table against the dequeues of other clusters.
+func TestPlansUseIndexes(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	d := newQueue(t, 4, "a")
+	conn := connect(t, d.URL)
+	enqueue(t, d, request("runs", "a"))
+	run := dispatch(t, d, 1)[0]
+	for _, sql := range []string{
+		"INSERT INTO namespaces (cluster_id, name, present) SELECT 1, 'n' || g, true FROM generate_series(1, 1000) g",
+		// A third waits for the one that runs, a third is known to wait for a
+		// place, a third was not looked at.
+		`INSERT INTO backups (id, cluster_id, name, phase, spec, location, created_at, keep_for, order_key, scope, has_pattern, resolved, inventory_version, claim, evaluated, blocked_by)
+		 SELECT gen_random_uuid(), 1, 'b' || n.id, 'Queued', '{}', 'default', now(), '1h', now() + n.id * interval '1ms', 'some', false, true, 1, claim_some(1, ARRAY[n.id]),
+		        n.id % 3 < 2, CASE WHEN n.id % 3 = 0 THEN (SELECT min(seq) FROM backups) END
+		   FROM namespaces n WHERE n.name LIKE 'n%'`,
+		"INSERT INTO claims SELECT b.cluster_id, n, 1, b.order_key, b.seq FROM backups b, claim_ids(b.claim) n WHERE phase = 'Queued'",
+		"ANALYZE",
+	} {
+		if _, err := conn.Exec(ctx, sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seq, fence := fmt.Sprint(run.Seq), fmt.Sprint(run.Fence)
+	statements := map[string]pgx.NamedArgs{
+		"look":     {"cluster_id": "1", "want": "1"},
+		"dispatch": {"cluster_id": "1", "want": "2", "worker": "w", "lease_ttl": "1min"},
+		"leave": {"seq": seq, "fence": fence, "from": "{ReadyToStart}", "phase": "Failed", "reason": "", "message": "",
+			"warnings": "0", "errors": "0", "validation_errors": "{}", "failure_reason": ""},
+		"release":          {"seq": seq, "fence": fence, "message": ""},
+		"release_watchers": {"cluster_id": "1"},
+		"reap":             {"cluster_id": "1", "grace": "1min"},
+		"reclaim":          {"seq": seq, "inventory_version": "1", "resolved": "true", "namespace_ids": "{1}", "left_out": "{}"},
+		"stale_candidates": {"cluster_id": "1", "budget": "256"},
+		"progress":         {"seq": seq, "fence": fence, "items": "1", "total": "1", "bytes": "1"},
+		"start":            {"seq": seq, "fence": fence},
+	}
+	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
+		h := &holder{tb: t, conn: connect(t, d.URL)}
+		h.exec("SET plan_cache_mode = " + mode)
+		h.exec(db.BeginCommitted)
+		for name, args := range statements {
+			sql, values, err := args.RewriteQuery(ctx, h.conn, db.Statements()[name], nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h.exec("PREPARE " + name + " AS " + sql)
+			var literals []string
+			for _, value := range values {
+				literals = append(literals, fmt.Sprintf("'%s'", value))
+			}
+			var text []byte
+			execute := fmt.Sprintf("EXPLAIN (FORMAT JSON) EXECUTE %s(%s)", name, strings.Join(literals, ", "))
+			if err := h.conn.QueryRow(ctx, execute).Scan(&text); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			var plans []struct{ Plan plan }
+			if err := json.Unmarshal(text, &plans); err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range plans {
+				p.Plan.check(t, name+" by "+mode)
+			}
+		}
+	}
+}
+
+func (p plan) check(t *testing.T, of string) {
+	if (p.Relation == "backups" || p.Relation == "claims") && p.Condition == "" &&
+		(p.NodeType == "Seq Scan" || strings.HasPrefix(p.NodeType, "Index")) {
+		t.Errorf("%s reads all of %s %s for %q", of, p.Relation, p.Index, p.Filter)
+	}
+	for _, child := range p.Plans {
+		child.check(t, of)
+	}
+}
