@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 
@@ -83,7 +84,7 @@ func TestEverythingIsInTheArchiveAsTheAPIServerReturnsIt(t *testing.T) {
 	}
 	t.Logf("%d objects of %d kinds compared, %d of them had changed", len(paths), len(kinds), changed)
 	for _, o := range made {
-		path := f.pathOf(o.GetKind(), o.GetName(), after)
+		path := pathOf(o.GetUID(), after)
 		if path == "" || files[path] == nil {
 			t.Errorf("%s %s, which the test made, is not in the archive", o.GetKind(), o.GetName())
 		}
@@ -98,6 +99,7 @@ func TestEverythingIsInTheArchiveAsTheAPIServerReturnsIt(t *testing.T) {
 // known is one object of the cluster.
 type known struct {
 	resource, namespace, url, versionedPath string
+	uid                                     types.UID
 	// leaving objects are being deleted or kept out by the label: other tests do both.
 	leaving bool
 }
@@ -126,7 +128,7 @@ func (f *fixture) inventory() map[string]known {
 					place, url = "namespaces/"+o.GetNamespace(), base+"namespaces/"+o.GetNamespace()+"/"+r.Name+"/"+o.GetName()
 				}
 				all[fmt.Sprintf("resources/%s/%s/%s.json", resource, place, o.GetName())] = known{
-					resource: resource, namespace: o.GetNamespace(), url: url,
+					resource: resource, namespace: o.GetNamespace(), url: url, uid: o.GetUID(),
 					leaving:       o.GetDeletionTimestamp() != nil || o.GetLabels()[berth.LabelExclude] == "true",
 					versionedPath: fmt.Sprintf("resources/%s/%s-preferredversion/%s/%s.json", resource, version, place, o.GetName()),
 				}
@@ -171,10 +173,10 @@ func (f *fixture) collectable() []string {
 	return names
 }
 
-func (f *fixture) pathOf(kind, name string, all map[string]known) string {
+// pathOf is where the archive has the object of that uid.
+func pathOf(uid types.UID, all map[string]known) string {
 	for path, o := range all {
-		resource, _, _ := strings.Cut(o.resource, ".")
-		if resource == pluralOf(kind) && strings.HasSuffix(path, "/"+name+".json") {
+		if o.uid == uid {
 			return path
 		}
 	}
