@@ -96,6 +96,9 @@ func (s *Store) EnsureStorageLocation(ctx context.Context, location berth.Storag
 			return fmt.Errorf("make storage location %s of cluster %s: %w", location.Name, location.Cluster, err)
 		}
 		stored, err = findLocation(ctx, tx, c.ID, location.Name)
+		if berth.CodeOf(err) == berth.CodeNotFound {
+			return fmt.Errorf("make storage location %s of cluster %s: another one has its URL and prefix", location.Name, location.Cluster)
+		}
 		return err
 	})
 	stored.Cluster = location.Cluster

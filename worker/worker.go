@@ -123,6 +123,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	heartbeat.Go(func() { w.heartbeat(alive) })
 
 	w.dispatch(ctx, alive)
+	w.config.Log.Info("shutting down: no more backups are taken", "running", len(w.heldRuns()), "grace", w.config.ShutdownGrace)
 	w.drain()
 
 	stopHeartbeat()

@@ -137,7 +137,6 @@ func work(ctx context.Context, f workerFlags) error {
 	loops.Go(func() { listen(alive, store, []string{db.ChannelQueue, db.ChannelMirror}, log, hint) })
 	loops.Go(func() { fanOut(alive, hint, w.Kick, wake) })
 	log.Info("working", "cluster", f.cluster, "worker", id)
-	defer context.AfterFunc(ctx, func() { log.Info("shutting down", "grace", f.shutdownGrace) })()
 	return w.Run(ctx)
 }
 
