@@ -12,9 +12,10 @@ import (
 
 // claim is what a scope comes to in the dictionary of namespaces.
 type claim struct {
-	namespaceIDs []int32
-	leftOut      []int32 // named, and kept out by the exclude label
-	resolved     bool
+	Seq          int64   `json:"seq"`
+	NamespaceIDs []int32 `json:"namespace_ids"`
+	LeftOut      []int32 `json:"left_out"` // named, and kept out by the exclude label
+	Resolved     bool    `json:"resolved"`
 }
 
 type namespaceRow struct {
@@ -22,6 +23,35 @@ type namespaceRow struct {
 	Name     string
 	Present  bool
 	Excluded bool
+}
+
+// dictionary is what rows say of a cluster's namespaces.
+type dictionary struct {
+	ids       map[string]int32
+	inventory []berth.Namespace
+	synced    bool
+}
+
+func newDictionary(rows []namespaceRow, synced bool) dictionary {
+	d := dictionary{ids: make(map[string]int32, len(rows)), inventory: make([]berth.Namespace, len(rows)), synced: synced}
+	for i, n := range rows {
+		d.ids[n.Name] = n.ID
+		d.inventory[i] = berth.Namespace{Name: n.Name, Exists: n.Present, Excluded: n.Excluded}
+	}
+	return d
+}
+
+func (d dictionary) claim(scope berth.Scope) claim {
+	resolved := scope.Resolve(d.inventory, d.synced)
+	return claim{Resolved: !resolved.Unresolvable, NamespaceIDs: d.numbers(resolved.Names), LeftOut: d.numbers(resolved.Excluded)}
+}
+
+func (d dictionary) numbers(names []string) []int32 {
+	ids := make([]int32, len(names))
+	for i, name := range names {
+		ids[i] = d.ids[name]
+	}
+	return ids
 }
 
 // resolve applies a scope to the rows of its cluster's namespaces. Its literals
@@ -35,25 +65,7 @@ func resolve(ctx context.Context, tx pgx.Tx, c cluster, scope berth.Scope) (clai
 	if err != nil {
 		return claim{}, err
 	}
-	return claimOf(scope, known, c.Synced), nil
-}
-
-func claimOf(scope berth.Scope, known []namespaceRow, synced bool) claim {
-	ids := make(map[string]int32, len(known))
-	inventory := make([]berth.Namespace, len(known))
-	for i, n := range known {
-		ids[n.Name] = n.ID
-		inventory[i] = berth.Namespace{Name: n.Name, Exists: n.Present, Excluded: n.Excluded}
-	}
-	resolved := scope.Resolve(inventory, synced)
-	claimed := claim{resolved: !resolved.Unresolvable, namespaceIDs: []int32{}, leftOut: []int32{}}
-	for _, name := range resolved.Names {
-		claimed.namespaceIDs = append(claimed.namespaceIDs, ids[name])
-	}
-	for _, name := range resolved.Excluded {
-		claimed.leftOut = append(claimed.leftOut, ids[name])
-	}
-	return claimed
+	return newDictionary(known, c.Synced).claim(scope), nil
 }
 
 func namespaces(ctx context.Context, q querier, sql string, args pgx.NamedArgs) ([]namespaceRow, error) {
@@ -70,13 +82,24 @@ func namespaces(ctx context.Context, q querier, sql string, args pgx.NamedArgs) 
 
 // queuedSpec is a queued backup whose claim may have to change.
 type queuedSpec struct {
-	Seq              int64
-	Spec             json.RawMessage
-	InventoryVersion int64
+	Seq  int64
+	Spec json.RawMessage
+}
+
+func (q queuedSpec) scope() (berth.Scope, error) {
+	var spec berth.Spec
+	if err := json.Unmarshal(q.Spec, &spec); err != nil {
+		return berth.Scope{}, fmt.Errorf("read the spec of backup %d: %w", q.Seq, err)
+	}
+	scope, problems := berth.ScopeOf(spec.IncludedNamespaces, spec.ExcludedNamespaces)
+	if problems != nil {
+		return berth.Scope{}, fmt.Errorf("read the spec of backup %d: %s", q.Seq, problems[0].Detail)
+	}
+	return scope, nil
 }
 
 // reclaim gives each of these queued backups the claim that its scope has in
-// the inventory as it is now. The caller holds the gate.
+// the inventory as it is now, all in one statement. The caller holds the gate.
 func reclaim(ctx context.Context, tx pgx.Tx, c cluster, backups []queuedSpec) error {
 	if len(backups) == 0 {
 		return nil
@@ -85,22 +108,29 @@ func reclaim(ctx context.Context, tx pgx.Tx, c cluster, backups []queuedSpec) er
 	if err != nil {
 		return err
 	}
-	for _, b := range backups {
-		var spec berth.Spec
-		if err := json.Unmarshal(b.Spec, &spec); err != nil {
-			return fmt.Errorf("read the spec of backup %d: %w", b.Seq, err)
+	dictionary := newDictionary(known, c.Synced)
+	// The backups of a schedule ask alike: what one comes to, all come to.
+	alike := map[string]claim{}
+	claims := make([]claim, len(backups))
+	for i, b := range backups {
+		claimed, done := alike[string(b.Spec)]
+		if !done {
+			scope, err := b.scope()
+			if err != nil {
+				return err
+			}
+			claimed = dictionary.claim(scope)
+			alike[string(b.Spec)] = claimed
 		}
-		scope, problems := berth.ScopeOf(spec.IncludedNamespaces, spec.ExcludedNamespaces)
-		if problems != nil {
-			return fmt.Errorf("read the spec of backup %d: %s", b.Seq, problems[0].Detail)
-		}
-		claimed := claimOf(scope, known, c.Synced)
-		_, err := tx.Exec(ctx, statement("reclaim"), pgx.NamedArgs{
-			"seq": b.Seq, "inventory_version": c.InventoryVersion, "resolved": claimed.resolved, "namespace_ids": claimed.namespaceIDs, "left_out": claimed.leftOut,
-		})
-		if err != nil {
-			return fmt.Errorf("amend the claim of backup %d: %w", b.Seq, err)
-		}
+		claimed.Seq = b.Seq
+		claims[i] = claimed
+	}
+	text, err := json.Marshal(claims)
+	if err != nil {
+		return fmt.Errorf("encode claims: %w", err)
+	}
+	if _, err := tx.Exec(ctx, statement("reclaim"), pgx.NamedArgs{"inventory_version": c.InventoryVersion, "claims": text}); err != nil {
+		return fmt.Errorf("amend %d claims: %w", len(claims), err)
 	}
 	return nil
 }

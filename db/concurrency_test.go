@@ -78,7 +78,7 @@ type crowd struct {
 
 const (
 	crowdNamespaces = 16
-	crowdPlaces     = 48
+	crowdPlaces     = 24
 )
 
 func newCrowd(t *testing.T, ctx context.Context) *crowd {

@@ -94,7 +94,7 @@ func enqueue(ctx context.Context, tx pgx.Tx, id uuid.UUID, r berth.Request, prob
 		"labels": orEmpty(r.Labels), "annotations": orEmpty(r.Annotations), "spec": spec,
 		"location": r.Spec.Location(), "keep_for": r.Spec.KeepFor(), "max_attempts": berth.DefaultMaxAttempts,
 		"scope": string(scope.Kind), "has_pattern": scope.HasPattern(),
-		"resolved": claim.resolved, "inventory_version": c.InventoryVersion, "namespace_ids": claim.namespaceIDs, "left_out": claim.leftOut,
+		"resolved": claim.Resolved, "inventory_version": c.InventoryVersion, "namespace_ids": claim.NamespaceIDs, "left_out": claim.LeftOut,
 	})
 	if err != nil {
 		return fmt.Errorf("enqueue backup %s: %w", r.Name, err)

@@ -124,6 +124,7 @@ func inventoryChanges(before []namespaceRow, now []berth.Namespace, complete boo
 }
 
 func applyInventory(ctx context.Context, tx pgx.Tx, c cluster, complete bool, changed changes) error {
+	wasSynced := c.Synced
 	if len(changed.names) > 0 {
 		if _, err := tx.Exec(ctx, statement("change_inventory"), pgx.NamedArgs{
 			"cluster_id": c.ID, "names": changed.names, "present": changed.present, "excluded": changed.excluded,
@@ -142,9 +143,50 @@ func applyInventory(ctx context.Context, tx pgx.Tx, c cluster, complete bool, ch
 	if err != nil {
 		return fmt.Errorf("find the claims that change: %w", err)
 	}
-	concerned, err := pgx.CollectRows(rows, pgx.RowToStructByName[queuedSpec])
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[queuedSpec])
 	if err != nil {
 		return fmt.Errorf("find the claims that change: %w", err)
 	}
+	concerned, unconcerned := found, []int64(nil)
+	if wasSynced {
+		if concerned, unconcerned, err = changed.concern(found); err != nil {
+			return err
+		}
+	}
+	if len(unconcerned) > 0 {
+		if _, err := tx.Exec(ctx, statement("unconcerned"), pgx.NamedArgs{"inventory_version": c.InventoryVersion, "seqs": unconcerned}); err != nil {
+			return fmt.Errorf("note that %d claims stay: %w", len(unconcerned), err)
+		}
+	}
 	return reclaim(ctx, tx, c, concerned)
+}
+
+// concern tells the backups whose claims the changes may change from those
+// whose claims stay: so that a namespace that comes costs what matches it, not
+// every pattern in the queue times every namespace of the cluster.
+func (c changes) concern(backups []queuedSpec) (concerned []queuedSpec, unconcerned []int64, err error) {
+	alike := map[string]bool{}
+	for _, b := range backups {
+		concerns, done := alike[string(b.Spec)]
+		if !done {
+			scope, err := b.scope()
+			if err != nil {
+				return nil, nil, err
+			}
+			concerns = slices.ContainsFunc(c.names, func(name string) bool {
+				contains := scope.Contains(name)
+				if scope.Kind == berth.ScopeEverythingBut {
+					return !contains || slices.Contains(c.relabelled, name)
+				}
+				return contains
+			})
+			alike[string(b.Spec)] = concerns
+		}
+		if concerns {
+			concerned = append(concerned, b)
+		} else {
+			unconcerned = append(unconcerned, b.Seq)
+		}
+	}
+	return concerned, unconcerned, nil
 }

@@ -33,7 +33,7 @@ func TestPlansUseIndexes(t *testing.T) {
 	enqueue(t, d, request("runs", "a"))
 	run := dispatch(t, d, 1)[0]
 	for _, sql := range []string{
-		"INSERT INTO namespaces (cluster_id, name, present) SELECT 1, 'n' || g, true FROM generate_series(1, 1000) g",
+		"INSERT INTO namespaces (cluster_id, name, present) SELECT 1, 'n' || g, true FROM generate_series(1, 10000) g",
 		// A third waits for the one that runs, a third is known to wait for a
 		// place, a third was not looked at.
 		`INSERT INTO backups (id, cluster_id, name, phase, spec, location, created_at, keep_for, order_key, scope, has_pattern, resolved, inventory_version, claim, evaluated, blocked_by)
@@ -56,7 +56,8 @@ func TestPlansUseIndexes(t *testing.T) {
 		"release":          {"seq": seq, "fence": fence, "message": ""},
 		"release_watchers": {"cluster_id": "1"},
 		"reap":             {"cluster_id": "1", "grace": "1min"},
-		"reclaim":          {"seq": seq, "inventory_version": "1", "resolved": "true", "namespace_ids": "{1}", "left_out": "{}"},
+		"reclaim":          {"inventory_version": "1", "claims": `[{"seq": 1, "resolved": true, "namespace_ids": [1], "left_out": []}]`},
+		"unconcerned":      {"inventory_version": "1", "seqs": "{1,2,3}"},
 		"stale_candidates": {"cluster_id": "1", "budget": "256"},
 		"progress":         {"seq": seq, "fence": fence, "items": "1", "total": "1", "bytes": "1"},
 		"start":            {"seq": seq, "fence": fence},

@@ -1,25 +1,27 @@
--- Gives a queued backup the claim that its scope has now. Behind the gate.
+-- Gives queued backups the claims that their scopes have now. Behind the gate.
 WITH wanted AS MATERIALIZED (
-    SELECT b.seq, b.cluster_id, b.order_key, b.claim AS former, b.resolved AS was_resolved,
-           CASE WHEN NOT @resolved OR b.scope = 'everything' THEN claim_everything(b.cluster_id)
-                WHEN b.scope = 'everything-but' THEN claim_everything(b.cluster_id) - claim_some(b.cluster_id, @namespace_ids)
-                WHEN b.scope = 'some' THEN claim_some(b.cluster_id, @namespace_ids)
+    SELECT b.seq, b.cluster_id, b.claim AS former, b.resolved AS was_resolved, c.resolved, c.namespace_ids, c.left_out,
+           CASE WHEN NOT c.resolved OR b.scope = 'everything' THEN claim_everything(b.cluster_id)
+                WHEN b.scope = 'everything-but' THEN claim_everything(b.cluster_id) - claim_some(b.cluster_id, c.namespace_ids)
+                WHEN b.scope = 'some' THEN claim_some(b.cluster_id, c.namespace_ids)
                 ELSE '{}' END AS claim
-      FROM backups b WHERE b.seq = @seq AND b.phase = 'Queued'),
+      FROM jsonb_to_recordset(@claims) AS c (seq bigint, resolved boolean, namespace_ids int[], left_out int[])
+      JOIN backups b USING (seq) WHERE b.phase = 'Queued'),
 current AS (
     UPDATE backups b
-       SET inventory_version = @inventory_version, resolved = @resolved, claim = w.claim, left_out = @left_out,
-           evaluated = b.evaluated AND w.claim = w.former AND w.was_resolved = @resolved,
-           blocked_by = CASE WHEN w.claim = w.former AND w.was_resolved = @resolved THEN b.blocked_by END,
-           blocked_since = CASE WHEN w.claim = w.former AND w.was_resolved = @resolved THEN b.blocked_since END
+       SET inventory_version = @inventory_version, resolved = w.resolved, claim = w.claim, left_out = w.left_out,
+           evaluated = b.evaluated AND w.claim = w.former AND w.was_resolved = w.resolved,
+           blocked_by = CASE WHEN w.claim = w.former AND w.was_resolved = w.resolved THEN b.blocked_by END,
+           blocked_since = CASE WHEN w.claim = w.former AND w.was_resolved = w.resolved THEN b.blocked_since END
       FROM wanted w WHERE b.seq = w.seq
-    RETURNING b.seq, b.cluster_id, b.order_key, b.scope, b.wide, b.claim, w.claim <> w.former OR w.was_resolved <> @resolved AS changed),
+    RETURNING b.seq, b.cluster_id, b.order_key, b.scope, b.wide, b.claim, w.namespace_ids,
+              w.claim <> w.former OR w.was_resolved <> w.resolved AS changed),
 gone AS (
     DELETE FROM claims c USING current n
-     WHERE n.changed AND c.seq = n.seq AND NOT (n.scope = 'some' AND NOT n.wide AND c.namespace_id = ANY (@namespace_ids::int[]))),
+     WHERE n.changed AND c.seq = n.seq AND NOT (n.scope = 'some' AND NOT n.wide AND c.namespace_id = ANY (n.namespace_ids))),
 come AS (
     INSERT INTO claims (cluster_id, namespace_id, rank, order_key, seq)
-    SELECT n.cluster_id, id, 1, n.order_key, n.seq FROM current n, unnest(@namespace_ids::int[]) id
+    SELECT n.cluster_id, id, 1, n.order_key, n.seq FROM current n, unnest(n.namespace_ids) id
      WHERE n.changed AND n.scope = 'some' AND NOT n.wide
     ON CONFLICT DO NOTHING),
 -- Those who waited for what it no longer claims.
@@ -28,4 +30,4 @@ left_over AS (
     SELECT n.cluster_id, n.seq FROM current n
      WHERE n.changed AND EXISTS (SELECT FROM backups w WHERE w.blocked_by = n.seq AND NOT w.claim && n.claim)
     ON CONFLICT DO NOTHING)
-SELECT changed FROM current
+SELECT count(*) FROM current WHERE changed

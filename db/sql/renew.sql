@@ -3,7 +3,7 @@
 -- locks them.
 WITH alive AS (
     INSERT INTO workers (id, cluster_id, expires_at) VALUES (@worker, @cluster_id, clock_timestamp() + @ttl::interval)
-    ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at),
+    ON CONFLICT (id) DO UPDATE SET cluster_id = excluded.cluster_id, expires_at = excluded.expires_at),
 own AS MATERIALIZED (
     SELECT l.seq FROM leases l JOIN unnest(@seqs::bigint[], @fences::bigint[]) AS held (seq, fence) USING (seq, fence)
      ORDER BY l.seq FOR NO KEY UPDATE OF l),
