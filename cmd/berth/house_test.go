@@ -187,6 +187,25 @@ func value(s *string) string {
 	return *s
 }
 
+// connect opens a session of the test's own.
+func (h *house) connect() *pgx.Conn {
+	h.Helper()
+	conn, err := pgx.Connect(h.Context(), h.database.URL)
+	if err != nil {
+		h.Fatal(err)
+	}
+	h.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+// execute runs one statement on the test's database.
+func (h *house) execute(statement string) {
+	h.Helper()
+	if _, err := h.connect().Exec(h.Context(), statement); err != nil {
+		h.Fatal(err)
+	}
+}
+
 // event is a row of the event table.
 type event struct {
 	At        time.Time
@@ -201,12 +220,7 @@ type event struct {
 // events are a backup's transitions in order.
 func (h *house) events(id uuid.UUID) []event {
 	h.Helper()
-	conn, err := pgx.Connect(h.Context(), h.database.URL)
-	if err != nil {
-		h.Fatal(err)
-	}
-	defer func() { _ = conn.Close(context.Background()) }()
-	rows, err := conn.Query(h.Context(), `select at, coalesce(from_phase, '') as from_phase, to_phase, reason, worker, fence, attempt from events
+	rows, err := h.connect().Query(h.Context(), `select at, coalesce(from_phase, '') as from_phase, to_phase, reason, worker, fence, attempt from events
 		where seq = (select seq from backups where id = $1) and from_phase is distinct from to_phase order by id`, id)
 	if err != nil {
 		h.Fatal(err)

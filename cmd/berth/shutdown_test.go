@@ -1,12 +1,10 @@
 package main
 
 import (
-	"context"
 	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/berth-backup/berth"
 	"github.com/berth-backup/berth/api/client"
@@ -97,12 +95,10 @@ func TestAServerAnswersWhatItHasTakenAndEnds(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	server := h.startServer()
-	conn, err := pgx.Connect(t.Context(), h.database.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(context.Background()) }()
-	lock, err := conn.Begin(t.Context())
+	// Seen from a connection of its own: within a transaction pg_stat_activity
+	// stands still.
+	sessions := h.connect()
+	lock, err := h.connect().Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +116,9 @@ func TestAServerAnswersWhatItHasTakenAndEnds(t *testing.T) {
 	}()
 	await(t, "the request waits for the table", func() bool {
 		var waits bool
-		err := lock.QueryRow(t.Context(), "select exists (select from pg_locks where not granted and relation = 'backups'::regclass)").Scan(&waits)
+		// The server's loops wait for it as well.
+		err := sessions.QueryRow(t.Context(), `select exists (select from pg_stat_activity where datname = current_database()
+			and wait_event_type = 'Lock' and query like '%INSERT INTO backups (%')`).Scan(&waits)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"net"
 	"net/url"
 	"path/filepath"
@@ -9,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/berth-backup/berth/db/dbtest"
@@ -205,17 +203,4 @@ func otherDatabase(t *testing.T, databaseURL, name string) string {
 	}
 	u.Path = "/" + filepath.Base(name)
 	return u.String()
-}
-
-// execute runs one statement on the test's database.
-func (h *house) execute(statement string) {
-	h.Helper()
-	conn, err := pgx.Connect(h.Context(), h.database.URL)
-	if err != nil {
-		h.Fatal(err)
-	}
-	defer func() { _ = conn.Close(context.Background()) }()
-	if _, err := conn.Exec(h.Context(), statement); err != nil {
-		h.Fatal(err)
-	}
 }
