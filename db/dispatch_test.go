@@ -2,6 +2,7 @@ package db_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -151,5 +152,29 @@ func TestDesignExample(t *testing.T) {
 	}
 	if hits := d.ConstraintHits(); len(hits) > 0 {
 		t.Errorf("constraints were hit: %v", hits)
+	}
+}
+
+// Of several that may start, the earliest does, also where more stand before it
+// than one pass looks at, all of them blocked.
+func TestAdmissionFollowsTheOrder(t *testing.T) {
+	t.Parallel()
+	d := newQueue(t, 2)
+	enqueue(t, d, request("runs", "a"))
+	dispatch(t, d, 1)
+	for i := range 257 {
+		enqueue(t, d, request(fmt.Sprintf("blocked-%d", i), "a"))
+	}
+	enqueue(t, d, request("earlier", "x"))
+	enqueue(t, d, request("later", "y"))
+	dispatch(t, d, 0)
+	// All but the last have changed since somebody looked.
+	_, err := connect(t, d.URL).Exec(context.Background(),
+		"UPDATE backups SET evaluated = false, blocked_by = NULL WHERE phase = 'Queued' AND name <> 'later'")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"earlier"}, names(dispatch(t, d, 1))); diff != "" {
+		t.Errorf("admitted (-want +got):\n%s", diff)
 	}
 }

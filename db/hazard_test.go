@@ -52,7 +52,7 @@ func awaitBlocked(tb testing.TB, url string, want int) {
 	defer cancel()
 	conn := connect(tb, url)
 	for blocked := -1; blocked != want; {
-		err := conn.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'").Scan(&blocked)
+		err := conn.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend' AND wait_event_type = 'Lock'").Scan(&blocked)
 		if err != nil {
 			tb.Fatalf("%d connections wait for a lock, want %d: %v", blocked, want, err)
 		}
