@@ -104,11 +104,10 @@ func clone(counts map[string]int) map[string]int {
 
 // cluster is a row of clusters.
 type cluster struct {
-	ID                   int32
-	ConcurrentBackups    int
-	ItemBlockWorkerCount int
-	InventoryVersion     int64
-	Synced               bool
+	ID                int32
+	ConcurrentBackups int
+	InventoryVersion  int64
+	Synced            bool
 }
 
 // errNoCluster tells a cluster that does not exist from every other error.

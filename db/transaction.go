@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"time"
 
@@ -115,6 +116,7 @@ func (s *Store) count(state, constraint string) {
 	s.retries[state]++
 	if constraint != "" {
 		s.hits[constraint]++
+		slog.Error("the last line of defence refused an admission: the gate did not hold", "constraint", constraint)
 	}
 }
 

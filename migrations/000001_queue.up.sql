@@ -6,7 +6,6 @@ CREATE TABLE clusters (
     id                      int GENERATED ALWAYS AS IDENTITY PRIMARY KEY CHECK (id > 0 AND id < 2147483647),
     name                    text NOT NULL UNIQUE,
     concurrent_backups      int NOT NULL DEFAULT 1 CHECK (concurrent_backups BETWEEN 1 AND 10000),
-    item_block_worker_count int NOT NULL DEFAULT 1 CHECK (item_block_worker_count BETWEEN 1 AND 10000),
     -- Moves with every change of the cluster's namespaces.
     inventory_version       bigint NOT NULL DEFAULT 1,
     -- When the namespaces were first known completely; null before.

@@ -164,7 +164,7 @@ type BackupRequest struct {
 	// Examples: {"team":"shop"}
 	Labels *map[string]string `json:"labels,omitempty"`
 
-	// Name The backup's name, a DNS-1123 subdomain of 253 characters at most that is unique in its cluster. Default `backup-<UTC yyyymmddhhmmss>-<5 letters>`.
+	// Name The backup's name, a DNS-1123 subdomain of 253 characters at most (200 where the storage location is a folder) that is unique in its cluster. Default `backup-<UTC yyyymmddhhmmss>-<5 letters>`.
 	//
 	// Examples: shop-before-upgrade
 	Name *string `json:"name,omitempty"`

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/berth-backup/berth"
 	"github.com/berth-backup/berth/db"
 	"github.com/berth-backup/berth/objectstore"
 )
@@ -17,12 +16,6 @@ func ensureLocation(ctx context.Context, store *db.Store, flags storageFlags, cl
 	wanted, err := flags.location(cluster)
 	if err != nil {
 		return err
-	}
-	if flags.storageURL != "" {
-		// Once it is stored, a mistake would be there to stay.
-		if err := checkLocation(ctx, wanted); err != nil {
-			return fmt.Errorf("--storage-url: %w", err)
-		}
 	}
 	stored, err := store.EnsureStorageLocation(ctx, wanted)
 	if err != nil {
@@ -38,11 +31,16 @@ func ensureLocation(ctx context.Context, store *db.Store, flags storageFlags, cl
 	return nil
 }
 
-// checkLocation says whether a store can be opened there, which asks nobody.
-func checkLocation(ctx context.Context, l berth.StorageLocation) error {
-	store, err := objectstore.Open(ctx, l.URL, l.Prefix)
+// check opens the store that --storage-url names, which asks nobody: once it is
+// in the database, a mistake would be there to stay. It comes before anything is
+// written.
+func (s *storageFlags) check(ctx context.Context) error {
+	if s.storageURL == "" {
+		return nil
+	}
+	store, err := objectstore.Open(ctx, s.storageURL, "")
 	if err != nil {
-		return err
+		return fmt.Errorf("--storage-url: %w", err)
 	}
 	return store.Close()
 }

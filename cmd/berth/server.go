@@ -45,7 +45,7 @@ func serverCommand() *cobra.Command {
 
 // serve migrates the database, then serves until ctx ends.
 func serve(ctx context.Context, f serverFlags) error {
-	if err := errors.Join(requireDatabase(f.databaseURL), f.reaper.check()); err != nil {
+	if err := errors.Join(requireDatabase(f.databaseURL), f.reaper.check(), f.storage.check(ctx)); err != nil {
 		return err
 	}
 	log := newLog()

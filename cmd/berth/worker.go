@@ -87,7 +87,7 @@ func (f workerFlags) storeTimeout() time.Duration {
 // work runs a worker until ctx ends and its backups have ended or are back in
 // the queue.
 func work(ctx context.Context, f workerFlags) error {
-	if err := f.check(); err != nil {
+	if err := errors.Join(f.check(), f.storage.check(ctx)); err != nil {
 		return err
 	}
 	log := newLog()

@@ -14,7 +14,17 @@ import (
 // running the tests: see TestNothingOutlivesAKilledParent.
 const parentVariable = "BERTH_DEVENV_TEST_PARENT"
 
+// orphanVariable makes the test binary wait until it is orphaned: see
+// TestOrphanedTellsOfParentAndGrandparent.
+const orphanVariable = "BERTH_DEVENV_TEST_ORPHAN"
+
 func TestMain(m *testing.M) {
+	if os.Getenv(orphanVariable) != "" {
+		orphaned := Orphaned()
+		fmt.Println(os.Getpid())
+		<-orphaned
+		os.Exit(0)
+	}
 	// What these tests are about is starting servers, not using given ones.
 	os.Unsetenv("BERTH_DATABASE_URL")
 	os.Unsetenv("BERTH_KUBECONFIG")
