@@ -61,14 +61,13 @@ func TestStoppedKubernetesLeavesNothing(t *testing.T) {
 
 func TestKubernetesSaysItsVersion(t *testing.T) {
 	t.Parallel()
-	if os.Getenv("KUBEBUILDER_ASSETS") != "" {
-		t.Skip("another build is named")
-	}
 	version, err := clientOf(t, TestKubernetes(t).Config).ServerVersion()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if version.Major != "1" || version.Minor != "36" {
+	// A build that the environment names has a version of its own.
+	ours := os.Getenv("KUBEBUILDER_ASSETS") == ""
+	if version.Major != "1" || version.Minor == "" || ours && version.Minor != "36" {
 		t.Errorf("%s.%s (%s)", version.Major, version.Minor, version.GitVersion)
 	}
 }
