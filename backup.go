@@ -16,6 +16,14 @@ const DefaultCluster = "default"
 // MaxConcurrentBackups is the greatest limit that a cluster may have.
 const MaxConcurrentBackups = 10000
 
+// MaxItemBlockWorkerCount is the greatest number of workers that the pool of one
+// running backup may have.
+const MaxItemBlockWorkerCount = 1000
+
+// MaxPriority is the greatest priority, in minutes, and the least is its
+// negative: a week.
+const MaxPriority = 7 * 24 * 60
+
 // DefaultMaxAttempts is how many leases of one backup may be lost before it fails.
 const DefaultMaxAttempts = 3
 
@@ -30,6 +38,13 @@ type Backup struct {
 	Reason, Message     string
 	Labels, Annotations map[string]string
 	Spec                Spec
+	// Priority is in minutes: as if it had been asked for so much earlier.
+	Priority int
+	// NotBefore is when it enters the queue at the earliest.
+	NotBefore *time.Time
+	// StartDeadline is when it must have been admitted first, else it fails
+	// without having run.
+	StartDeadline *time.Time
 
 	CreatedAt   time.Time
 	EnqueuedAt  *time.Time
@@ -76,7 +91,8 @@ type Progress struct {
 
 // QueueEntry is a waiting backup's place and what it waits for.
 type QueueEntry struct {
-	// Position counts from 1 in the cluster's order; it is computed, never stored.
+	// Position counts from 1 in the cluster's order; it is computed, never
+	// stored. 0 for one that is New and has none.
 	Position int
 	// OverlappingAhead counts the active backups ahead that share a namespace.
 	OverlappingAhead int
@@ -104,14 +120,25 @@ type BackupRef struct {
 
 // Queue is one cluster's queue at one instant.
 type Queue struct {
-	Cluster           string
-	ConcurrentBackups int
-	Running           []Backup
-	// Waiting is in the order of the queue.
-	Waiting    []Backup
+	Settings QueueSettings
+	Running  []Backup
+	// Waiting is a page of those that wait: the queue in its order, then those
+	// that are not due yet by when they will be.
+	Waiting []Backup
+	// Next is the After of the page that follows; empty on the last one.
+	Next       string
 	ComputedAt time.Time
 	// Version moves whenever an event of the cluster is written.
 	Version int64
+}
+
+// QueueOptions choose a page of a cluster's queue.
+type QueueOptions struct {
+	Cluster string
+	// Limit is the number of waiting backups of a page, from 1 to 1000.
+	Limit int
+	// After is the Next of the page before; empty for the first one.
+	After string
 }
 
 // Request asks for a backup, as POST /backups does.
@@ -121,6 +148,19 @@ type Request struct {
 	Labels      map[string]string
 	Annotations map[string]string
 	Spec        Spec
+	// Priority is in minutes, from -MaxPriority to MaxPriority.
+	Priority int
+	// NotBefore and StartDeadline are nil where there is none.
+	NotBefore, StartDeadline *time.Time
+}
+
+// Edit is what changes of a waiting backup; nil fields stay as they are.
+type Edit struct {
+	Priority *int
+	// NotBefore and StartDeadline are taken away by the zero time.
+	NotBefore, StartDeadline *time.Time
+	// By says who, for the record; empty where nobody knows.
+	By string
 }
 
 // Run is one admitted attempt: a worker's right to take the backup.
@@ -138,11 +178,13 @@ type Run struct {
 	Labels      map[string]string
 	Annotations map[string]string
 	Spec        Spec
-	CreatedAt   time.Time
-	EnqueuedAt  time.Time
-	ReadyAt     time.Time
-	ExpiresAt   time.Time
-	Contents    Contents
+	// ItemBlockWorkerCount is how many workers its pool has.
+	ItemBlockWorkerCount int
+	CreatedAt            time.Time
+	EnqueuedAt           time.Time
+	ReadyAt              time.Time
+	ExpiresAt            time.Time
+	Contents             Contents
 }
 
 // Contents are the namespaces of a run, frozen when it was admitted.
@@ -176,6 +218,9 @@ type StorageLocation struct {
 	// Prefix is the folder inside the bucket, without slashes at its ends.
 	Prefix   string
 	ReadOnly bool
+	// Available is false while workers cannot reach it; Message says why.
+	Available bool
+	Message   string
 }
 
 // ListOptions choose backups of a list, newest first.

@@ -18,15 +18,24 @@ const (
 	CodeNotFound             Code = "not-found"
 	CodeMethodNotAllowed     Code = "method-not-allowed"
 	CodeNameTaken            Code = "name-taken"
-	CodeNotReady             Code = "not-ready"
-	CodeInternal             Code = "internal"
+	// CodeStateConflict: what is asked for cannot be done in the backup's phase.
+	CodeStateConflict Code = "backup-state-conflict"
+	// CodePreconditionFailed: If-Match names another version than there is.
+	CodePreconditionFailed Code = "precondition-failed"
+	// CodePreconditionRequired: a change of settings needs If-Match.
+	CodePreconditionRequired Code = "precondition-required"
+	// CodeQueueFull: as many backups wait as the cluster's maxQueued allows.
+	CodeQueueFull Code = "queue-full"
+	CodeNotReady  Code = "not-ready"
+	CodeInternal  Code = "internal"
 )
 
 // Codes lists every code.
 func Codes() []Code {
 	return []Code{
 		CodeMalformedRequest, CodeUnsupportedMediaType, CodeValidationFailed, CodePayloadTooLarge,
-		CodeNotFound, CodeMethodNotAllowed, CodeNameTaken, CodeNotReady, CodeInternal,
+		CodeNotFound, CodeMethodNotAllowed, CodeNameTaken, CodeStateConflict,
+		CodePreconditionFailed, CodePreconditionRequired, CodeQueueFull, CodeNotReady, CodeInternal,
 	}
 }
 

@@ -6,8 +6,19 @@ package berth
 type WaitReason string
 
 const (
+	// WaitNotBefore: its notBefore is in the future.
+	WaitNotBefore WaitReason = "NotBefore"
+	// WaitBackOff: it lost its worker again and is tried again later.
+	WaitBackOff WaitReason = "BackOff"
+	// WaitQueuePaused: somebody paused the cluster's queue.
+	WaitQueuePaused WaitReason = "QueuePaused"
 	// WaitNoWorker: no worker of the cluster has been heard of within its lease TTL.
 	WaitNoWorker WaitReason = "NoWorker"
+	// WaitClusterUnreachable: what it claims depends on namespaces that nobody
+	// named, and the cluster's API was silent for a minute.
+	WaitClusterUnreachable WaitReason = "ClusterUnreachable"
+	// WaitStorageUnavailable: its storage location cannot be reached.
+	WaitStorageUnavailable WaitReason = "StorageUnavailable"
 	// WaitScopeUnresolvable: it names a pattern and the cluster's namespaces are not known yet.
 	WaitScopeUnresolvable WaitReason = "ScopeUnresolvable"
 	// WaitRunningOverlap: a running backup holds a namespace that it needs.
@@ -23,7 +34,8 @@ const (
 // WaitReasons lists the reasons in the order in which they count.
 func WaitReasons() []WaitReason {
 	return []WaitReason{
-		WaitNoWorker, WaitScopeUnresolvable, WaitRunningOverlap,
+		WaitNotBefore, WaitBackOff, WaitQueuePaused, WaitNoWorker, WaitClusterUnreachable,
+		WaitStorageUnavailable, WaitScopeUnresolvable, WaitRunningOverlap,
 		WaitEarlierQueuedOverlap, WaitNoFreeSlot, WaitDispatch,
 	}
 }

@@ -29,6 +29,7 @@ func (r Request) Validate() []FieldError {
 			refuse("/cluster", "invalid", "%s", problem)
 		}
 	}
+	problems = append(problems, schedulingProblems(&r.Priority, r.NotBefore, r.StartDeadline)...)
 	problems = append(problems, labelProblems("/labels", r.Labels)...)
 	problems = append(problems, annotationProblems("/annotations", r.Annotations)...)
 	for _, p := range r.Spec.Validate() {
@@ -36,6 +37,39 @@ func (r Request) Validate() []FieldError {
 		problems = append(problems, p)
 	}
 	return problems
+}
+
+// Validate lists everything that is wrong with an edit as far as it can be told
+// without the backup.
+func (e Edit) Validate() []FieldError {
+	return schedulingProblems(e.Priority, e.NotBefore, e.StartDeadline)
+}
+
+func schedulingProblems(priority *int, notBefore, startDeadline *time.Time) []FieldError {
+	var problems []FieldError
+	if priority != nil && (*priority < -MaxPriority || *priority > MaxPriority) {
+		problems = append(problems, outOfRange("/priority", -MaxPriority, MaxPriority))
+	}
+	if isSet(notBefore) && isSet(startDeadline) && !startDeadline.After(*notBefore) {
+		problems = append(problems, FieldError{Pointer: "/startDeadline", Code: "conflict", Detail: "startDeadline must be later than notBefore"})
+	}
+	sane := func(pointer string, at *time.Time) {
+		if isSet(at) && (at.Year() < firstYear || at.Year() > lastYear) {
+			problems = append(problems, FieldError{Pointer: pointer, Code: "invalid", Detail: fmt.Sprintf("must be a time from %d to %d", firstYear, lastYear)})
+		}
+	}
+	sane("/notBefore", notBefore)
+	sane("/startDeadline", startDeadline)
+	return problems
+}
+
+// What a time may be: further away than anybody means.
+const firstYear, lastYear = 2000, 9999
+
+func isSet(at *time.Time) bool { return at != nil && !at.IsZero() }
+
+func outOfRange(pointer string, least, most int) FieldError {
+	return FieldError{Pointer: pointer, Code: "invalid", Detail: fmt.Sprintf("must be an integer from %d to %d", least, most)}
 }
 
 // Validate lists everything that is wrong with a spec as far as it can be told
@@ -59,9 +93,9 @@ func (s Spec) Validate() []FieldError {
 		{"includedNamespaceScopedResources", s.IncludedNamespaceScopedResources},
 		{"excludedNamespaceScopedResources", s.ExcludedNamespaceScopedResources},
 	}
-	isSet := func(l list) bool { return len(l.entries) > 0 }
-	if slices.ContainsFunc(newStyle, isSet) {
-		for _, l := range slices.DeleteFunc(slices.Clone(oldStyle), func(l list) bool { return !isSet(l) }) {
+	given := func(l list) bool { return len(l.entries) > 0 }
+	if slices.ContainsFunc(newStyle, given) {
+		for _, l := range slices.DeleteFunc(slices.Clone(oldStyle), func(l list) bool { return !given(l) }) {
 			refuse("/"+l.name, "conflict", "%s cannot stand beside the lists for cluster-scoped and namespace-scoped resources", l.name)
 		}
 		if s.IncludeClusterResources != nil {

@@ -34,8 +34,10 @@ type Store interface {
 	// Backups gives one page. A cursor that it did not make is
 	// berth.CodeMalformedRequest for the parameter cursor.
 	Backups(ctx context.Context, options berth.ListOptions) (berth.List, error)
-	// Queue gives a cluster's queue, or fails with berth.CodeNotFound.
-	Queue(ctx context.Context, cluster string) (berth.Queue, error)
+	// Queue gives a page of a cluster's queue, or fails with berth.CodeNotFound. A
+	// cursor that it did not make is berth.CodeMalformedRequest for the parameter
+	// cursor.
+	Queue(ctx context.Context, options berth.QueueOptions) (berth.Queue, error)
 	// Ready fails while the store cannot serve.
 	Ready(ctx context.Context) error
 }

@@ -86,7 +86,7 @@ func queueOf(q berth.Queue) Queue {
 		running = append(running, entry)
 	}
 	return Queue{
-		Cluster: q.Cluster, ConcurrentBackups: q.ConcurrentBackups,
+		Cluster: q.Settings.Cluster, ConcurrentBackups: q.Settings.ConcurrentBackups,
 		Running: running, Waiting: backupsOf(q.Waiting),
 		ComputedAt: q.ComputedAt.UTC(), Version: q.Version,
 	}

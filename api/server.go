@@ -13,6 +13,8 @@ import (
 const (
 	defaultLimit = 50
 	maxLimit     = 200
+
+	maxQueueLimit = 1000
 )
 
 // readyTimeout is how long the store may take to say that it is ready.
@@ -90,7 +92,7 @@ func (s server) GetQueue(ctx context.Context, request GetQueueRequestObject) (Ge
 	if request.Params.Cluster != nil && *request.Params.Cluster != "" {
 		cluster = *request.Params.Cluster
 	}
-	queue, err := s.store.Queue(ctx, cluster)
+	queue, err := s.store.Queue(ctx, berth.QueueOptions{Cluster: cluster, Limit: maxQueueLimit})
 	if err != nil {
 		return nil, err
 	}

@@ -36,8 +36,10 @@ func (s store) Backup(_ context.Context, id uuid.UUID) (berth.Backup, error) { r
 func (s store) Backups(_ context.Context, options berth.ListOptions) (berth.List, error) {
 	return s.backups(options)
 }
-func (s store) Queue(_ context.Context, cluster string) (berth.Queue, error) { return s.queue(cluster) }
-func (s store) Ready(ctx context.Context) error                              { return s.ready(ctx) }
+func (s store) Queue(_ context.Context, o berth.QueueOptions) (berth.Queue, error) {
+	return s.queue(o.Cluster)
+}
+func (s store) Ready(ctx context.Context) error { return s.ready(ctx) }
 
 // failing is a store whose every answer is err.
 func failing(err error) store {
@@ -72,7 +74,7 @@ func working() store {
 		},
 		queue: func(cluster string) (berth.Queue, error) {
 			return berth.Queue{
-				Cluster: cluster, ConcurrentBackups: 2, ComputedAt: noon, Version: 9,
+				Settings: berth.QueueSettings{Cluster: cluster, ConcurrentBackups: 2, ItemBlockWorkerCount: 1, Version: 1}, ComputedAt: noon, Version: 9,
 				Running: []berth.Backup{running}, Waiting: []berth.Backup{queued},
 			}, nil
 		},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -28,14 +29,18 @@ type namespaceRow struct {
 // dictionary is what rows say of a cluster's namespaces.
 type dictionary struct {
 	ids       map[string]int32
+	rows      map[string]int // into inventory
 	inventory []berth.Namespace
 	synced    bool
 }
 
 func newDictionary(rows []namespaceRow, synced bool) dictionary {
-	d := dictionary{ids: make(map[string]int32, len(rows)), inventory: make([]berth.Namespace, len(rows)), synced: synced}
+	d := dictionary{
+		ids: make(map[string]int32, len(rows)), rows: make(map[string]int, len(rows)),
+		inventory: make([]berth.Namespace, len(rows)), synced: synced,
+	}
 	for i, n := range rows {
-		d.ids[n.Name] = n.ID
+		d.ids[n.Name], d.rows[n.Name] = n.ID, i
 		d.inventory[i] = berth.Namespace{Name: n.Name, Exists: n.Present, Excluded: n.Excluded}
 	}
 	return d
@@ -54,18 +59,43 @@ func (d dictionary) numbers(names []string) []int32 {
 	return ids
 }
 
-// resolve applies a scope to the rows of its cluster's namespaces. Its literals
-// are in the dictionary already.
-func resolve(ctx context.Context, tx pgx.Tx, c cluster, scope berth.Scope) (claim, error) {
+// resolve applies scopes to the rows of their cluster's namespaces. Their
+// literals are in the dictionary already.
+func resolve(ctx context.Context, tx pgx.Tx, c cluster, scopes []berth.Scope) ([]claim, error) {
 	// An everything-but needs every namespace, since the exclude label makes a hole.
-	everyone := scope.HasPattern() || scope.Kind == berth.ScopeEverythingBut
+	everyone := slices.ContainsFunc(scopes, func(s berth.Scope) bool { return s.HasPattern() || s.Kind == berth.ScopeEverythingBut })
+	var literals []string
+	for _, scope := range scopes {
+		literals = append(literals, scope.Literals()...)
+	}
 	known, err := namespaces(ctx, tx, statement("known_namespaces"), pgx.NamedArgs{
-		"cluster_id": c.ID, "everyone": everyone, "names": scope.Literals(),
+		"cluster_id": c.ID, "everyone": everyone, "names": literals,
 	})
 	if err != nil {
-		return claim{}, err
+		return nil, err
 	}
-	return newDictionary(known, c.Synced).claim(scope), nil
+	dictionary := newDictionary(known, c.Synced)
+	claims := make([]claim, len(scopes))
+	for i, scope := range scopes {
+		if everyone {
+			claims[i] = dictionary.claim(scope)
+		} else {
+			claims[i] = dictionary.of(scope.Literals()).claim(scope)
+		}
+	}
+	return claims, nil
+}
+
+// of is the part of a dictionary that has these names: a scope of literals needs
+// no other, however many there are.
+func (d dictionary) of(names []string) dictionary {
+	part := dictionary{ids: d.ids, synced: d.synced}
+	for _, name := range names {
+		if i, known := d.rows[name]; known {
+			part.inventory = append(part.inventory, d.inventory[i])
+		}
+	}
+	return part
 }
 
 func namespaces(ctx context.Context, q querier, sql string, args pgx.NamedArgs) ([]namespaceRow, error) {

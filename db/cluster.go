@@ -42,27 +42,6 @@ func (s *Store) AddCluster(ctx context.Context, name string) error {
 	})
 }
 
-// SetConcurrentBackups changes how many backups of a cluster may run at once.
-// Lowering it stops none and admits none above the new limit.
-func (s *Store) SetConcurrentBackups(ctx context.Context, clusterName string, limit int) error {
-	c, err := findCluster(ctx, s.pool, clusterName)
-	if err != nil {
-		return border(err)
-	}
-	return s.gated(ctx, c.ID, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, statement("set_limit"), pgx.NamedArgs{"cluster_id": c.ID, "limit": limit}); err != nil {
-			return fmt.Errorf("set the limit of cluster %s to %d: %w", clusterName, limit, err)
-		}
-		return nil
-	})
-}
-
-// ConcurrentBackups is how many backups of a cluster may run at once.
-func (s *Store) ConcurrentBackups(ctx context.Context, clusterName string) (int, error) {
-	c, err := findCluster(ctx, s.pool, clusterName)
-	return c.ConcurrentBackups, border(err)
-}
-
 // SetStorageLocation makes or changes a storage location of a cluster.
 func (s *Store) SetStorageLocation(ctx context.Context, location berth.StorageLocation) error {
 	c, err := findCluster(ctx, s.pool, location.Cluster)
@@ -119,7 +98,7 @@ func (s *Store) StorageLocation(ctx context.Context, clusterName, name string) (
 func findLocation(ctx context.Context, q querier, clusterID int32, name string) (berth.StorageLocation, error) {
 	var l berth.StorageLocation
 	err := q.QueryRow(ctx, statement("location"), pgx.NamedArgs{"cluster_id": clusterID, "name": name}).
-		Scan(&l.Name, &l.URL, &l.Prefix, &l.ReadOnly)
+		Scan(&l.Name, &l.URL, &l.Prefix, &l.ReadOnly, &l.Available, &l.Message)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return l, berth.Errorf(berth.CodeNotFound, "there is no storage location %q", name)
 	}

@@ -328,6 +328,7 @@ func (c *crowd) goSilent(ctx context.Context, s *db.Store, run berth.Run) (ended
 		return false, err
 	}
 	c.lost.Add(1)
+	endBackOff(c.t, c.url, run.Seq)
 	for what, err := range lateWrites(ctx, s, run) {
 		if !errors.Is(err, berth.ErrLeaseLost) {
 			return false, fmt.Errorf("%s with an old fence: %v, want %w", what, err, berth.ErrLeaseLost)

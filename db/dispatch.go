@@ -16,6 +16,10 @@ import (
 // hold the gate for longer than a person notices.
 const staleBudget = 256
 
+// markBudget is how many passes a look without room makes: what marks must not
+// keep those from the gate who admit.
+const markBudget = 20
+
 // Dispatch admits what may start, at most Want, and marks what may not with
 // the backup in its way. It goes on in further transactions while there is
 // something left to look at and nothing was admitted: what was admitted has a
@@ -26,12 +30,18 @@ func (s *Store) Dispatch(ctx context.Context, d berth.DispatchRequest) (berth.Di
 		return berth.Dispatched{}, border(err)
 	}
 	var total berth.Dispatched
-	for {
+	for pass := 1; ; pass++ {
 		// Whoever enqueues or leaves after this look also wakes a dispatcher.
-		var candidates, departures bool
-		err := s.pool.QueryRow(ctx, statement("look"), pgx.NamedArgs{"cluster_id": c.ID, "want": d.Want}).Scan(&candidates, &departures)
+		var candidates, departures, turned bool
+		err := s.pool.QueryRow(ctx, statement("look"), pgx.NamedArgs{"cluster_id": c.ID, "want": d.Want}).Scan(&candidates, &departures, &turned)
 		if err != nil {
 			return total, border(fmt.Errorf("look into the queue of cluster %s: %w", d.Cluster, err))
+		}
+		if turned {
+			if err := s.turn(ctx, c); err != nil {
+				return total, fmt.Errorf("dequeue from cluster %s: %w", d.Cluster, err)
+			}
+			candidates = true
 		}
 		if departures {
 			if _, err := s.releaseStaleWatchers(ctx, c.ID); err != nil {
@@ -40,13 +50,13 @@ func (s *Store) Dispatch(ctx context.Context, d berth.DispatchRequest) (berth.Di
 		} else if !candidates {
 			return total, nil
 		}
-		pass, err := s.dispatchOnce(ctx, c.ID, d)
+		done, err := s.dispatchOnce(ctx, c.ID, d)
 		if err != nil {
 			return total, fmt.Errorf("dequeue from cluster %s: %w", d.Cluster, err)
 		}
-		total.Runs = append(total.Runs, pass.runs...)
-		total.PassedOver = append(total.PassedOver, pass.PassedOver...)
-		if len(pass.runs) > 0 || !pass.More && pass.Stale == 0 {
+		total.Runs = append(total.Runs, done.runs...)
+		total.PassedOver = append(total.PassedOver, done.PassedOver...)
+		if len(done.runs) > 0 || !done.More && done.Stale == 0 && !turned || d.Want == 0 && pass == markBudget {
 			return total, nil
 		}
 	}
@@ -78,6 +88,7 @@ type admitted struct {
 	Contents         []string          `json:"contents"`
 	ContentsMissing  []string          `json:"contents_missing"`
 	ContentsExcluded []string          `json:"contents_excluded"`
+	ItemBlockWorkers int               `json:"item_block_worker_count"`
 }
 
 func (s *Store) dispatchOnce(ctx context.Context, clusterID int32, d berth.DispatchRequest) (dispatchPass, error) {
@@ -99,7 +110,7 @@ func (s *Store) dispatchOnce(ctx context.Context, clusterID int32, d berth.Dispa
 		pass.runs = append(pass.runs, berth.Run{
 			Seq: a.Seq, ID: a.ID, Cluster: d.Cluster, Name: a.Name, Attempt: a.Attempt, Fence: a.Fence, Slot: a.Slot,
 			Labels: a.Labels, Annotations: a.Annotations, Spec: a.Spec,
-			CreatedAt: a.CreatedAt, EnqueuedAt: a.EnqueuedAt, ReadyAt: a.ReadyAt, ExpiresAt: a.ExpiresAt,
+			ItemBlockWorkerCount: a.ItemBlockWorkers, CreatedAt: a.CreatedAt, EnqueuedAt: a.EnqueuedAt, ReadyAt: a.ReadyAt, ExpiresAt: a.ExpiresAt,
 			Contents: berth.Contents{Names: a.Contents, Missing: a.ContentsMissing, Excluded: a.ContentsExcluded},
 		})
 	}

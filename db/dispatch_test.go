@@ -82,13 +82,13 @@ func names(runs []berth.Run) []string {
 }
 
 type queueReader interface {
-	Queue(ctx context.Context, cluster string) (berth.Queue, error)
+	Queue(ctx context.Context, options berth.QueueOptions) (berth.Queue, error)
 }
 
 // waits reads what each waiting backup waits for: reason and the blocker's name.
 func waits(tb testing.TB, d queueReader) map[string]string {
 	tb.Helper()
-	q, err := d.Queue(context.Background(), berth.DefaultCluster)
+	q, err := d.Queue(context.Background(), berth.QueueOptions{Cluster: berth.DefaultCluster, Limit: 1000})
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -30,7 +30,12 @@ func (s *Store) Enqueue(ctx context.Context, r berth.Request) (berth.Backup, err
 	if generated {
 		r.Name = berth.GenerateName(time.Now(), id)
 	}
-	err = s.ungated(ctx, func(tx pgx.Tx) error { return enqueue(ctx, tx, id, r, problems) })
+	err = s.ungated(ctx, func(tx pgx.Tx) error {
+		if len(problems) > 0 {
+			return refused(ctx, tx, r, problems)
+		}
+		return enqueue(ctx, tx, r.Cluster, []asked{{ID: id, Request: r}})
+	})
 	if e := postgresError(err); e != nil && e.Code == uniqueViolation && e.ConstraintName == constraintName {
 		if generated {
 			r.Name = ""
@@ -56,50 +61,176 @@ func (s *Store) nameTaken(ctx context.Context, r berth.Request) error {
 	return taken
 }
 
-// enqueue resolves the scope and inserts the backup in one READ COMMITTED
+// EnqueueMany puts many requests into one cluster's queue, in their order and in
+// one transaction: all of them or none. The requests are valid and have names.
+// Errors: CodeNameTaken, CodeQueueFull, CodeNotReady, and CodeValidationFailed for
+// the first whose storage location does not exist or cannot be written to.
+func (s *Store) EnqueueMany(ctx context.Context, clusterName string, requests []berth.Request) ([]uuid.UUID, error) {
+	ids, all := make([]uuid.UUID, len(requests)), make([]asked, len(requests))
+	for i, r := range requests {
+		id, err := uuid.NewV7()
+		if err != nil {
+			return nil, fmt.Errorf("make an id: %w", err)
+		}
+		ids[i], all[i] = id, asked{ID: id, Request: r}
+	}
+	err := s.ungated(ctx, func(tx pgx.Tx) error { return enqueue(ctx, tx, clusterName, all) })
+	if e := postgresError(err); e != nil && e.Code == uniqueViolation && e.ConstraintName == constraintName {
+		return nil, berth.Errorf(berth.CodeNameTaken, "cluster %q has a backup of one of these names already", clusterName)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return ids, nil
+}
+
+// asked is a request with the id that its backup gets.
+type asked struct {
+	ID uuid.UUID
+	berth.Request
+}
+
+// newBackup is a row as enqueue.sql inserts it.
+type newBackup struct {
+	N             int               `json:"n"`
+	ID            uuid.UUID         `json:"id"`
+	Name          string            `json:"name"`
+	Labels        map[string]string `json:"labels"`
+	Annotations   map[string]string `json:"annotations"`
+	Spec          berth.Spec        `json:"spec"`
+	Location      string            `json:"location"`
+	KeepSeconds   float64           `json:"keep_seconds"`
+	Priority      int               `json:"priority"`
+	NotBefore     *time.Time        `json:"not_before"`
+	StartDeadline *time.Time        `json:"start_deadline"`
+	Scope         berth.ScopeKind   `json:"scope"`
+	HasPattern    bool              `json:"has_pattern"`
+	Resolved      bool              `json:"resolved"`
+	NamespaceIDs  []int32           `json:"namespace_ids"`
+	LeftOut       []int32           `json:"left_out"`
+}
+
+// enqueue resolves the scopes and inserts the backups in one READ COMMITTED
 // transaction. It takes no gate and neither locks nor writes the cluster's row.
-func enqueue(ctx context.Context, tx pgx.Tx, id uuid.UUID, r berth.Request, problems []berth.FieldError) error {
-	c, missing, err := rowProblems(ctx, tx, r, problems)
+func enqueue(ctx context.Context, tx pgx.Tx, clusterName string, all []asked) error {
+	c, err := writable(ctx, tx, clusterName, all)
 	if err != nil {
 		return err
 	}
-	problems = append(problems, missing...)
-	if len(problems) > 0 {
-		return &berth.Error{Code: berth.CodeValidationFailed, Detail: "the backup cannot be taken as asked for", Fields: problems}
-	}
-	r.Spec = r.Spec.WithDefaults()
-	scope, _ := berth.ScopeOf(r.Spec.IncludedNamespaces, r.Spec.ExcludedNamespaces)
-	// A namespace that appears now waits until this backup is in the queue, and
-	// then amends its claim; or it came first, and is seen below.
-	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock_shared(1, $1)", c.ID); err != nil {
-		return fmt.Errorf("share the inventory of cluster %s: %w", r.Cluster, err)
-	}
-	if err := nameNamespaces(ctx, tx, c.ID, scope.Literals()); err != nil {
+	if err := leaveRoom(ctx, tx, c, len(all)); err != nil {
 		return err
 	}
-	// The inventory as it is behind the lock, not as it was before it.
-	if c, err = findCluster(ctx, tx, r.Cluster); err != nil {
-		return err
+	scopes := make([]berth.Scope, len(all))
+	for i := range all {
+		all[i].Spec = all[i].Spec.WithDefaults()
+		scopes[i], _ = berth.ScopeOf(all[i].Spec.IncludedNamespaces, all[i].Spec.ExcludedNamespaces)
 	}
-	claim, err := resolve(ctx, tx, c, scope)
+	c, claims, err := claimInto(ctx, tx, c, scopes)
 	if err != nil {
 		return err
 	}
-	spec, err := json.Marshal(r.Spec)
-	if err != nil {
-		return fmt.Errorf("encode the spec: %w", err)
+	rows := make([]newBackup, len(all))
+	for i, r := range all {
+		rows[i] = newBackup{
+			N: i, ID: r.ID, Name: r.Name, Labels: orEmpty(r.Labels), Annotations: orEmpty(r.Annotations), Spec: r.Spec,
+			Location: r.Spec.Location(), KeepSeconds: r.Spec.KeepFor().Seconds(),
+			Priority: r.Priority, NotBefore: r.NotBefore, StartDeadline: r.StartDeadline,
+			Scope: scopes[i].Kind, HasPattern: scopes[i].HasPattern(), Resolved: claims[i].Resolved,
+			NamespaceIDs: claims[i].NamespaceIDs, LeftOut: claims[i].LeftOut,
+		}
 	}
-	_, err = tx.Exec(ctx, statement("enqueue"), pgx.NamedArgs{
-		"id": id, "cluster_id": c.ID, "name": r.Name,
-		"labels": orEmpty(r.Labels), "annotations": orEmpty(r.Annotations), "spec": spec,
-		"location": r.Spec.Location(), "keep_for": r.Spec.KeepFor(), "max_attempts": berth.DefaultMaxAttempts,
-		"scope": string(scope.Kind), "has_pattern": scope.HasPattern(),
-		"resolved": claim.Resolved, "inventory_version": c.InventoryVersion, "namespace_ids": claim.NamespaceIDs, "left_out": claim.LeftOut,
-	})
+	text, err := json.Marshal(rows)
 	if err != nil {
-		return fmt.Errorf("enqueue backup %s: %w", r.Name, err)
+		return fmt.Errorf("encode the backups: %w", err)
+	}
+	var inserted, notified int
+	err = tx.QueryRow(ctx, statement("enqueue"), pgx.NamedArgs{
+		"backups": string(text), "cluster_id": c.ID, "max_attempts": berth.DefaultMaxAttempts, "inventory_version": c.InventoryVersion,
+	}).Scan(&inserted, &notified)
+	if err != nil {
+		return fmt.Errorf("enqueue %d backups: %w", len(all), err)
 	}
 	return nil
+}
+
+// claimInto resolves scopes that are about to enter a cluster's queue, and gives
+// the cluster as it is behind the inventory's lock, not as it was before it.
+//
+// A namespace that appears now waits until this transaction has ended, and then
+// amends its claims; or it came first, and is seen here.
+func claimInto(ctx context.Context, tx pgx.Tx, c cluster, scopes []berth.Scope) (cluster, []claim, error) {
+	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock_shared(1, $1)", c.ID); err != nil {
+		return c, nil, fmt.Errorf("share the inventory of cluster %s: %w", c.Name, err)
+	}
+	var literals []string
+	for _, scope := range scopes {
+		literals = append(literals, scope.Literals()...)
+	}
+	slices.Sort(literals)
+	if err := nameNamespaces(ctx, tx, c.ID, slices.Compact(literals)); err != nil {
+		return c, nil, err
+	}
+	c, err := findCluster(ctx, tx, c.Name)
+	if err != nil {
+		return c, nil, err
+	}
+	claims, err := resolve(ctx, tx, c, scopes)
+	return c, claims, err
+}
+
+// leaveRoom refuses more backups than the cluster's cap allows to wait. While a
+// cluster has one, those who ask for more take turns, so that it is exact.
+func leaveRoom(ctx context.Context, tx pgx.Tx, c cluster, more int) error {
+	if c.MaxQueued == nil {
+		return nil
+	}
+	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(3, $1)", c.ID); err != nil {
+		return fmt.Errorf("take a turn at the queue of cluster %s: %w", c.Name, err)
+	}
+	var waiting int
+	if err := tx.QueryRow(ctx, statement("count_waiting"), pgx.NamedArgs{"cluster_id": c.ID, "cap": *c.MaxQueued}).Scan(&waiting); err != nil {
+		return fmt.Errorf("count the queue of cluster %s: %w", c.Name, err)
+	}
+	if waiting+more > *c.MaxQueued {
+		return berth.Errorf(berth.CodeQueueFull, "the queue of cluster %q is full: %d backups wait, maxQueued is %d", c.Name, waiting, *c.MaxQueued)
+	}
+	return nil
+}
+
+// refused is the error of a request that has problems, with those that rows add.
+func refused(ctx context.Context, q querier, r berth.Request, problems []berth.FieldError) error {
+	_, more, err := rowProblems(ctx, q, r, problems)
+	if err != nil {
+		return err
+	}
+	return invalid(append(problems, more...))
+}
+
+func invalid(problems []berth.FieldError) error {
+	return &berth.Error{Code: berth.CodeValidationFailed, Detail: "the backup cannot be taken as asked for", Fields: problems}
+}
+
+// writable finds the cluster and refuses the first request whose cluster or
+// location is not there or cannot be written to.
+func writable(ctx context.Context, q querier, clusterName string, all []asked) (cluster, error) {
+	var c cluster
+	checked := map[string]bool{}
+	for _, r := range all {
+		r.Cluster = clusterName
+		// A long name is refused in some locations: those are looked at for each.
+		if checked[r.Spec.Location()] && len(r.Name) <= maxNameInFolder {
+			continue
+		}
+		found, problems, err := rowProblems(ctx, q, r.Request, nil)
+		if err != nil {
+			return c, err
+		}
+		if len(problems) > 0 {
+			return c, invalid(problems)
+		}
+		c, checked[r.Spec.Location()] = found, true
+	}
+	return c, nil
 }
 
 // RowProblems lists what rows say is wrong with a request: a cluster or a

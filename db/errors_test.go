@@ -110,7 +110,7 @@ func TestEnqueueRefusesEverythingAtOnce(t *testing.T) {
 			}
 		})
 	}
-	if q, err := d.Queue(ctx, berth.DefaultCluster); err != nil || len(q.Waiting) > 0 {
+	if q, err := d.Queue(ctx, berth.QueueOptions{Cluster: berth.DefaultCluster, Limit: 1000}); err != nil || len(q.Waiting) > 0 {
 		t.Errorf("refused, and yet in the queue: %+v, %v", q.Waiting, err)
 	}
 }
@@ -122,7 +122,7 @@ func TestNotFound(t *testing.T) {
 	id := uuid.New()
 	for what, err := range map[string]error{
 		"a backup":         second(d.Backup(ctx, id)),
-		"a queue":          second(d.Queue(ctx, "nowhere")),
+		"a queue":          second(d.Queue(ctx, berth.QueueOptions{Cluster: "nowhere", Limit: 1000})),
 		"a location":       second(d.StorageLocation(ctx, berth.DefaultCluster, "nowhere")),
 		"a location's":     second(d.StorageLocation(ctx, "nowhere", berth.DefaultStorageLocation)),
 		"a limit":          d.SetConcurrentBackups(ctx, "nowhere", 1),
@@ -135,7 +135,7 @@ func TestNotFound(t *testing.T) {
 		}
 	}
 	for what, err := range map[string]error{
-		"a queue": second(d.Queue(ctx, "a\x00")),
+		"a queue": second(d.Queue(ctx, berth.QueueOptions{Cluster: "a\x00", Limit: 1000})),
 		"a list":  second(d.Backups(ctx, berth.ListOptions{Cluster: "\xff"})),
 	} {
 		if berth.CodeOf(err) != berth.CodeMalformedRequest {
@@ -149,11 +149,13 @@ func second[T any](_ T, err error) error { return err }
 // operations are one of each kind that reaches the database.
 func operations(ctx context.Context, s *db.Store, run berth.Run) map[string]func() error {
 	return map[string]func() error{
-		"Ready":    func() error { return s.Ready(ctx) },
-		"Enqueue":  func() error { return second(s.Enqueue(ctx, request("", "a"))) },
-		"Backup":   func() error { return second(s.Backup(ctx, run.ID)) },
-		"Backups":  func() error { return second(s.Backups(ctx, berth.ListOptions{Limit: 1})) },
-		"Queue":    func() error { return second(s.Queue(ctx, berth.DefaultCluster)) },
+		"Ready":   func() error { return s.Ready(ctx) },
+		"Enqueue": func() error { return second(s.Enqueue(ctx, request("", "a"))) },
+		"Backup":  func() error { return second(s.Backup(ctx, run.ID)) },
+		"Backups": func() error { return second(s.Backups(ctx, berth.ListOptions{Limit: 1})) },
+		"Queue": func() error {
+			return second(s.Queue(ctx, berth.QueueOptions{Cluster: berth.DefaultCluster, Limit: 1000}))
+		},
 		"Renew":    func() error { return second(s.Renew(ctx, berth.DefaultCluster, "w", time.Hour, nil)) },
 		"Reap":     func() error { return second(s.Reap(ctx, time.Hour)) },
 		"Progress": func() error { return s.Progress(ctx, run, berth.Progress{}) },

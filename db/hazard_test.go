@@ -197,7 +197,7 @@ func TestLimitBelowWhatRuns(t *testing.T) {
 	}
 	check := func(what string, wantRunning []string, wantSlots ...int32) {
 		t.Helper()
-		q, err := d.Queue(ctx, berth.DefaultCluster)
+		q, err := d.Queue(ctx, berth.QueueOptions{Cluster: berth.DefaultCluster, Limit: 1000})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -203,7 +203,7 @@ func (r *replay) transition(e event) {
 		r.waiting[seq] = stint{again: *e.From != ""}
 	case to == berth.PhaseReadyToStart:
 		r.admission(e)
-	case to.Terminal():
+	case to == berth.PhaseNew || to.Terminal():
 		delete(r.running, seq)
 		delete(r.waiting, seq)
 	}
@@ -243,7 +243,14 @@ func (r *replay) admission(e event) {
 func (r *replay) witness(e event) {
 	b := r.backups[*e.Seq]
 	if e.Blocker == nil {
-		r.violate("%s: event %d names nothing in the way of %s", invariant5, e.ID, b.Name)
+		if e.Reason != string(berth.WaitDispatch) {
+			r.violate("%s: event %d names nothing in the way of %s", invariant5, e.ID, b.Name)
+		}
+		for seq, held := range r.running {
+			if held.claim&r.claim(b) != 0 {
+				r.violate("%s: event %d says that nothing is in the way of %s, %s runs", invariant5, e.ID, b.Name, r.backups[seq].Name)
+			}
+		}
 		return
 	}
 	blocker := r.backups[*e.Blocker]

@@ -114,7 +114,7 @@ func TestQueuedClaimsFollowTheInventory(t *testing.T) {
 func TestSameInventoryWritesNothing(t *testing.T) {
 	t.Parallel()
 	d := newQueue(t, 1, "a", "b")
-	before, err := d.Queue(context.Background(), berth.DefaultCluster)
+	before, err := d.Queue(context.Background(), berth.QueueOptions{Cluster: berth.DefaultCluster, Limit: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestSameInventoryWritesNothing(t *testing.T) {
 	if err := d.SyncNamespaces(context.Background(), berth.DefaultCluster, []berth.Namespace{present("b"), present("a")}); err != nil {
 		t.Fatal(err)
 	}
-	after, err := d.Queue(context.Background(), berth.DefaultCluster)
+	after, err := d.Queue(context.Background(), berth.QueueOptions{Cluster: berth.DefaultCluster, Limit: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,7 +269,7 @@ func TestClustersAreSeparate(t *testing.T) {
 		if diff := cmp.Diff([]string{"all"}, names(runs[i])); diff != "" {
 			t.Errorf("cluster %s admitted (-want +got):\n%s", name, diff)
 		}
-		q, err := d.Queue(ctx, name)
+		q, err := d.Queue(ctx, berth.QueueOptions{Cluster: name, Limit: 1000})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -277,7 +277,7 @@ func TestClustersAreSeparate(t *testing.T) {
 		if i == 0 {
 			want = berth.WaitRunningOverlap
 		}
-		if len(q.Running) != 1 || len(q.Waiting) != 2 || q.ConcurrentBackups != 1 || q.Waiting[0].Queue.BlockedBy[0].Reason != want {
+		if len(q.Running) != 1 || len(q.Waiting) != 2 || q.Settings.ConcurrentBackups != 1 || q.Waiting[0].Queue.BlockedBy[0].Reason != want {
 			t.Errorf("the queue of %s is %+v", name, q)
 		}
 	}

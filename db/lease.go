@@ -59,9 +59,16 @@ func (s *Store) Retire(ctx context.Context, worker string) error {
 	})
 }
 
+// The back-off after the second lost lease; it doubles with each further one.
+const (
+	firstRetryBackoff = 30 * time.Second
+	maxRetryBackoff   = 10 * time.Minute
+)
+
 // Reap takes the backups of every cluster whose lease ran out more than grace
 // ago from their workers, and says how many there were: back into the queue at
-// their old place with the next attempt, or Failed after the last one.
+// their old place with the next attempt, after a back-off from the second loss
+// on, or Failed after the last one.
 func (s *Store) Reap(ctx context.Context, grace time.Duration) (int, error) {
 	rows, err := s.pool.Query(ctx, statement("expired_clusters"), pgx.NamedArgs{"grace": grace})
 	if err != nil {
@@ -90,7 +97,9 @@ func (s *Store) reapCluster(ctx context.Context, name string, grace time.Duratio
 	}
 	err = s.gated(ctx, c.ID, func(tx pgx.Tx) error {
 		reaped = 0
-		rows, err := tx.Query(ctx, statement("reap"), pgx.NamedArgs{"cluster_id": c.ID, "grace": grace})
+		rows, err := tx.Query(ctx, statement("reap"), pgx.NamedArgs{
+			"cluster_id": c.ID, "grace": grace, "backoff": firstRetryBackoff, "max_backoff": maxRetryBackoff,
+		})
 		if err != nil {
 			return err
 		}

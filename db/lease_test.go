@@ -104,8 +104,8 @@ func TestReapWaitsForGrace(t *testing.T) {
 	reap(t, d, 1)
 }
 
-// Every lost lease costs an attempt; the backup keeps its place until the last
-// one, which ends it with the reason.
+// Every lost lease costs an attempt; the backup keeps its place, after a back-off
+// from the second loss on, until the last one, which ends it with the reason.
 func TestReap(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -136,6 +136,15 @@ func TestReap(t *testing.T) {
 		if attempt == berth.DefaultMaxAttempts {
 			break
 		}
+		if attempt > 1 {
+			if b.Phase != berth.PhaseNew || b.Queue.BlockedBy[0].Reason != berth.WaitBackOff || b.Queue.Position != 0 || len(b.Namespaces.Names) != 0 {
+				t.Errorf("after attempt %d it is %+v, want a back-off", attempt, b)
+			}
+			endBackOff(t, d.URL, run.Seq)
+			dispatch(t, d, 0)
+			b = read(t, d, run)
+			b.Reason = "LeaseLost"
+		}
 		if b.Phase != berth.PhaseQueued || b.Attempt != attempt+1 || b.Reason != "LeaseLost" || !b.EnqueuedAt.Equal(*first.EnqueuedAt) || b.Queue.Position != 1 {
 			t.Errorf("after attempt %d it is %+v", attempt, b)
 		}
@@ -150,6 +159,17 @@ func TestReap(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"second"}, names(dispatch(t, d, 1))); diff != "" {
 		t.Errorf("whoever waited for it (-want +got):\n%s", diff)
+	}
+}
+
+// endBackOff lets the time of a back-off pass and tells the dispatchers.
+func endBackOff(tb testing.TB, databaseURL string, seq int64) {
+	tb.Helper()
+	_, err := connect(tb, databaseURL).Exec(context.Background(), `
+		WITH over AS (UPDATE backups SET retry_at = clock_timestamp() WHERE seq = $1 AND phase = 'New' RETURNING cluster_id)
+		SELECT pg_notify('berth_queue', cluster_id::text) FROM over`, seq)
+	if err != nil {
+		tb.Fatal(err)
 	}
 }
 
@@ -354,7 +374,7 @@ func TestReapManyAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q, err := d.Queue(ctx, berth.DefaultCluster)
+	q, err := d.Queue(ctx, berth.QueueOptions{Cluster: berth.DefaultCluster, Limit: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}

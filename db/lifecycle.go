@@ -91,14 +91,18 @@ func (s *Store) Release(ctx context.Context, run berth.Run, message string) erro
 	}
 	return s.gated(ctx, c.ID, func(tx pgx.Tx) error {
 		var back queuedSpec
+		var phase berth.Phase
 		var notified string
 		err := tx.QueryRow(ctx, statement("release"), pgx.NamedArgs{"seq": run.Seq, "fence": run.Fence, "message": message}).
-			Scan(&back.Seq, &back.Spec, &notified)
+			Scan(&back.Seq, &phase, &back.Spec, &notified)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return fmt.Errorf("release backup %s: %w", run.Name, berth.ErrLeaseLost)
 		}
 		if err != nil {
 			return fmt.Errorf("release backup %s: %w", run.Name, err)
+		}
+		if phase != berth.PhaseQueued {
+			return nil
 		}
 		// Namespaces that came or went while it ran count from now on.
 		current, err := findCluster(ctx, tx, run.Cluster)

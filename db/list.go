@@ -2,9 +2,7 @@ package db
 
 import (
 	"context"
-	"encoding/base64"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -30,8 +28,7 @@ func (s *Store) Backups(ctx context.Context, o berth.ListOptions) (berth.List, e
 	if o.After != "" {
 		before, err := decodeCursor(o.After)
 		if err != nil {
-			return berth.List{}, &berth.Error{Code: berth.CodeMalformedRequest, Detail: "the cursor is none that this API gave out",
-				Fields: []berth.FieldError{{Parameter: "cursor", Code: "invalid-cursor", Detail: "not a cursor of this API"}}}
+			return berth.List{}, badCursor()
 		}
 		conditions = append(conditions, "b.seq < @before")
 		args["before"] = before
@@ -61,24 +58,4 @@ func (s *Store) Backups(ctx context.Context, o berth.ListOptions) (berth.List, e
 		list.Items = append(list.Items, b)
 	}
 	return list, nil
-}
-
-func encodeCursor(seq int64) string {
-	return base64.RawURLEncoding.EncodeToString([]byte("seq:" + strconv.FormatInt(seq, 10)))
-}
-
-func decodeCursor(cursor string) (int64, error) {
-	text, err := base64.RawURLEncoding.DecodeString(cursor)
-	if err != nil {
-		return 0, err
-	}
-	digits, ok := strings.CutPrefix(string(text), "seq:")
-	if !ok {
-		return 0, fmt.Errorf("%q has no number", text)
-	}
-	seq, err := strconv.ParseInt(digits, 10, 64)
-	if err == nil && encodeCursor(seq) != cursor {
-		err = fmt.Errorf("%q is written in another way", cursor)
-	}
-	return seq, err
 }

@@ -17,7 +17,7 @@ func TestEnsureStorageLocationAtOnce(t *testing.T) {
 	d := dbtest.New(t)
 	for round := range 50 {
 		wanted := berth.StorageLocation{
-			Cluster: berth.DefaultCluster, Name: fmt.Sprintf("location-%d", round), URL: "file:///data", Prefix: fmt.Sprint(round),
+			Cluster: berth.DefaultCluster, Name: fmt.Sprintf("location-%d", round), URL: "file:///data", Prefix: fmt.Sprint(round), Available: true,
 		}
 		start := make(chan struct{})
 		var all sync.WaitGroup
@@ -37,7 +37,7 @@ func TestEnsureStorageLocationAtOnce(t *testing.T) {
 func TestEnsureStorageLocationMovesAndSharesNone(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
-	first := berth.StorageLocation{Cluster: berth.DefaultCluster, Name: "first", URL: "file:///data", Prefix: "a"}
+	first := berth.StorageLocation{Cluster: berth.DefaultCluster, Name: "first", URL: "file:///data", Prefix: "a", Available: true}
 	moved, shared := first, first
 	moved.URL, shared.Name = "file:///elsewhere", "second"
 	for _, wanted := range []berth.StorageLocation{first, moved} {

@@ -26,8 +26,13 @@ type backupRow struct {
 	Labels            map[string]string
 	Annotations       map[string]string
 	Spec              json.RawMessage
+	Location          string
 	Version           int64
+	Priority          int
 	OrderKey          time.Time
+	NotBefore         *time.Time
+	StartDeadline     *time.Time
+	RetryAt           *time.Time
 	CreatedAt         time.Time
 	EnqueuedAt        *time.Time
 	ReadyAt           *time.Time
@@ -56,6 +61,13 @@ type backupRow struct {
 	WaitReason        string
 	WaitingSince      *time.Time
 	ConcurrentBackups int
+	PausedSince       *time.Time
+	PausedUntil       *time.Time
+	PauseReason       string
+	PausedBy          string
+	SeenAt            *time.Time
+	LocationMessage   *string
+	LocationReachedAt *time.Time
 	Position          int
 	OverlappingAhead  int
 }
@@ -64,6 +76,7 @@ func (r backupRow) backup() (berth.Backup, error) {
 	b := berth.Backup{
 		ID: r.ID, Name: r.Name, Cluster: r.Cluster, Phase: berth.Phase(r.Phase), Reason: r.Reason, Message: r.Message,
 		Labels: r.Labels, Annotations: r.Annotations, Version: r.Version,
+		Priority: r.Priority, NotBefore: r.NotBefore, StartDeadline: r.StartDeadline,
 		CreatedAt: r.CreatedAt, EnqueuedAt: r.EnqueuedAt, ReadyAt: r.ReadyAt, StartedAt: r.StartedAt,
 		CompletedAt: r.CompletedAt, ExpiresAt: r.ExpiresAt,
 		Namespaces: berth.Namespaces{All: r.Wide, Names: r.Names, Except: r.ExceptNames, Frozen: r.Contents},
@@ -89,11 +102,48 @@ func (r backupRow) blocker() berth.Blocker {
 		blocker.Backup = &berth.BackupRef{ID: *r.BlockerID, Name: *r.BlockerName}
 		blocker.Namespaces = r.BlockerNamespaces
 		blocker.Since = r.WaitingSince
-	case berth.WaitNoFreeSlot:
-		blocker.Setting = fmt.Sprintf("concurrentBackups=%d", r.ConcurrentBackups)
+	default:
+		blocker.Setting, blocker.Since = r.setting(blocker.Reason)
 	}
 	return blocker
 }
+
+// setting is what of the backup, its location or its cluster is in the way, and
+// since when.
+func (r backupRow) setting(reason berth.WaitReason) (setting string, since *time.Time) {
+	switch reason {
+	case berth.WaitNotBefore:
+		return "notBefore=" + timestamp(*r.NotBefore), &r.CreatedAt
+	case berth.WaitBackOff:
+		return "retryAt=" + timestamp(*r.RetryAt), nil
+	case berth.WaitQueuePaused:
+		return r.pause(), r.PausedSince
+	case berth.WaitClusterUnreachable:
+		return "cluster=" + r.Cluster, r.SeenAt
+	case berth.WaitStorageUnavailable:
+		return "storageLocation=" + r.Location, r.LocationReachedAt
+	case berth.WaitNoFreeSlot:
+		return fmt.Sprintf("concurrentBackups=%d", r.ConcurrentBackups), nil
+	}
+	return "", nil
+}
+
+// pause says why, by whom and until when the queue is paused.
+func (r backupRow) pause() string {
+	text := "paused"
+	if r.PausedUntil != nil {
+		text += " until " + timestamp(*r.PausedUntil)
+	}
+	if r.PausedBy != "" {
+		text += " by " + r.PausedBy
+	}
+	if r.PauseReason != "" {
+		text += ": " + r.PauseReason
+	}
+	return text
+}
+
+func timestamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
 func collectBackups(rows pgx.Rows) ([]berth.Backup, error) {
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[backupRow])
@@ -127,35 +177,4 @@ func (s *Store) backupWhere(ctx context.Context, condition string, args pgx.Name
 		return berth.Backup{}, border(fmt.Errorf("read the backup: %w", err))
 	}
 	return row.backup()
-}
-
-// Queue reads a cluster's queue at one instant; CodeNotFound if there is no
-// such cluster.
-func (s *Store) Queue(ctx context.Context, clusterName string) (berth.Queue, error) {
-	var q berth.Queue
-	err := s.snapshot(ctx, func(tx pgx.Tx) error {
-		c, err := findCluster(ctx, tx, clusterName)
-		if err != nil {
-			return err
-		}
-		q = berth.Queue{Cluster: clusterName, ConcurrentBackups: c.ConcurrentBackups}
-		args := pgx.NamedArgs{"cluster_id": c.ID}
-		if err := tx.QueryRow(ctx, statement("queue_version"), args).Scan(&q.ComputedAt, &q.Version); err != nil {
-			return err
-		}
-		for name, into := range map[string]*[]berth.Backup{"running": &q.Running, "waiting": &q.Waiting} {
-			rows, err := tx.Query(ctx, statement(name), args)
-			if err != nil {
-				return err
-			}
-			if *into, err = collectBackups(rows); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return berth.Queue{}, fmt.Errorf("read the queue of cluster %s: %w", clusterName, err)
-	}
-	return q, nil
 }

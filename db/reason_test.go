@@ -54,7 +54,7 @@ func TestReasons(t *testing.T) {
 	delete(want, "first")
 	want["second"], want["free"], want["none"] = "RunningOverlap first a", "NoFreeSlot", "NoFreeSlot"
 	checkWaits(t, d, "one runs", want)
-	q, err := d.Queue(ctx, berth.DefaultCluster)
+	q, err := d.Queue(ctx, berth.QueueOptions{Cluster: berth.DefaultCluster, Limit: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -105,7 +105,9 @@ func clone(counts map[string]int) map[string]int {
 // cluster is a row of clusters.
 type cluster struct {
 	ID                int32
+	Name              string
 	ConcurrentBackups int
+	MaxQueued         *int
 	InventoryVersion  int64
 	Synced            bool
 }

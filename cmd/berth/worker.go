@@ -25,18 +25,18 @@ import (
 )
 
 type workerFlags struct {
-	databaseURL       string
-	cluster           string
-	kubeconfig        string
-	namespace         string
-	concurrentBackups int
-	maxBackups        int
-	recheck           time.Duration
-	shutdownGrace     time.Duration
-	mirrorQPS         float64
-	lease             worker.Lease
-	storage           storageFlags
-	reaper            reaperFlags
+	databaseURL   string
+	cluster       string
+	kubeconfig    string
+	namespace     string
+	limits        limitFlags
+	maxBackups    int
+	recheck       time.Duration
+	shutdownGrace time.Duration
+	mirrorQPS     float64
+	lease         worker.Lease
+	storage       storageFlags
+	reaper        reaperFlags
 }
 
 func workerCommand() *cobra.Command {
@@ -45,14 +45,17 @@ func workerCommand() *cobra.Command {
 		Use:   "worker",
 		Short: "Run the backups of one cluster",
 		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return work(cmd.Context(), f) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.limits.read(cmd.Flags())
+			return work(cmd.Context(), f)
+		},
 	}
 	flags := command.Flags()
 	addDatabaseFlag(flags, &f.databaseURL)
 	flags.StringVar(&f.cluster, "cluster", berth.DefaultCluster, "name of the cluster")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "file that says how to reach the cluster (default: KUBECONFIG, the service account, ~/.kube/config)")
 	flags.StringVar(&f.namespace, "velero-namespace", "velero", "Kubernetes namespace of the Backup objects")
-	flags.IntVar(&f.concurrentBackups, "concurrent-backups", 0, "set how many backups of the cluster may run at once (default: leave it)")
+	f.limits.add(flags)
 	flags.IntVar(&f.maxBackups, "max-backups", 0, "how many backups this worker runs at once (default: as many as the cluster's limit)")
 	flags.DurationVar(&f.recheck, "recheck-interval", 2*time.Second, "how often to look at the queue without a hint")
 	flags.DurationVar(&f.shutdownGrace, "shutdown-grace", 5*time.Minute, "how long running backups may go on after SIGTERM")
@@ -69,13 +72,13 @@ func (f workerFlags) check() error {
 	if problems := validation.IsDNS1123Label(f.cluster); len(problems) > 0 {
 		return fmt.Errorf("--cluster %q: %s", f.cluster, problems[0])
 	}
-	if f.concurrentBackups < 0 || f.concurrentBackups > berth.MaxConcurrentBackups || f.maxBackups < 0 {
-		return fmt.Errorf("--concurrent-backups must be between 1 and %d, --max-backups cannot be negative", berth.MaxConcurrentBackups)
+	if f.maxBackups < 0 {
+		return errors.New("--max-backups cannot be negative")
 	}
 	if f.recheck <= 0 || f.shutdownGrace < 0 || f.mirrorQPS <= 0 {
 		return errors.New("--recheck-interval and --mirror-qps must be positive, --shutdown-grace cannot be negative")
 	}
-	return errors.Join(requireDatabase(f.databaseURL), f.reaper.check(), f.lease.Check())
+	return errors.Join(requireDatabase(f.databaseURL), f.limits.check(), f.reaper.check(), f.lease.Check())
 }
 
 // storeTimeout is how long one request to an object store may take: less than
@@ -148,15 +151,7 @@ func prepareCluster(ctx context.Context, store *db.Store, f workerFlags, log *sl
 	if err := ensureLocation(ctx, store, f.storage, f.cluster, log); err != nil {
 		return err
 	}
-	if f.concurrentBackups == 0 {
-		return nil
-	}
-	stored, err := store.ConcurrentBackups(ctx, f.cluster)
-	if err != nil || stored == f.concurrentBackups {
-		return err
-	}
-	log.Info("changing the limit of the cluster", "cluster", f.cluster, "stored", stored, "concurrentBackups", f.concurrentBackups)
-	return store.SetConcurrentBackups(ctx, f.cluster, f.concurrentBackups)
+	return f.limits.apply(ctx, store, f.cluster, log)
 }
 
 // fanOut passes each hint on to the dispatcher and to the mirror.

@@ -15,59 +15,91 @@
 -- predecessor: so all without a predecessor are disjoint, and as many as there
 -- are places can start at once.
 --
--- Looked at are those that nobody has looked at since they may have changed, and
--- where there is a place, the first of those that nothing was known to be in the
--- way of. Where either list was cut off, none behind its end is admitted: it
--- would go before one that nobody has looked at.
+-- Looked at are those that nobody has looked at since they may have changed
+-- (fresh); where there is a place, of each storage location that can be reached
+-- the first of those that nothing was known to be in the way of (known); and
+-- without room, those that may have got somebody ahead since (again). Where a
+-- list was cut off, none behind its end is admitted: it would go before one that
+-- nobody has looked at.
 -- Single rows are found by subqueries, not by joins, so that a plan made for few
 -- rows or for many reads them by their keys.
 WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at),
 cluster AS MATERIALIZED (
-    SELECT c.inventory_version, c.concurrent_backups,
+    SELECT c.inventory_version, c.concurrent_backups, c.item_block_worker_count,
+           is_paused(c, i.at) AS paused, is_reachable(c, i.at) AS reachable,
            (SELECT count(*) FROM backups r WHERE r.cluster_id = @cluster_id AND r.slot IS NOT NULL) AS running
-      FROM clusters c WHERE c.id = @cluster_id),
+      FROM clusters c, instant i WHERE c.id = @cluster_id),
 free AS MATERIALIZED (
     SELECT s.slot, row_number() OVER (ORDER BY s.slot) AS n
       FROM slots s
      WHERE s.cluster_id = @cluster_id AND s.slot <= (SELECT concurrent_backups FROM cluster)
        AND NOT EXISTS (SELECT FROM backups r WHERE r.cluster_id = @cluster_id AND r.slot = s.slot)
      ORDER BY s.slot
-     LIMIT greatest(0, least(@want::bigint, (SELECT concurrent_backups - running FROM cluster)))),
+     LIMIT (SELECT CASE WHEN paused THEN 0 ELSE greatest(0, least(@want::bigint, concurrent_backups - running)) END FROM cluster)),
+open AS MATERIALIZED (SELECT l.name FROM storage_locations l WHERE l.cluster_id = @cluster_id AND l.available),
 fresh AS MATERIALIZED (
-    SELECT b.seq, b.order_key, b.wide, b.claim, b.evaluated, b.has_pattern, b.inventory_version
+    SELECT b.seq, b.order_key, b.wide, b.claim, b.location, b.evaluated, b.has_pattern, b.scope, b.inventory_version, b.start_deadline, b.first_ready_at,
+           b.blocked_by, b.blocked_since
       FROM backups b
      WHERE b.cluster_id = @cluster_id AND b.phase = 'Queued' AND b.blocked_by IS NULL AND b.resolved AND NOT b.evaluated
      ORDER BY b.order_key, b.seq
      LIMIT 256
        FOR NO KEY UPDATE SKIP LOCKED),
 known AS MATERIALIZED (
-    SELECT b.seq, b.order_key, b.wide, b.claim, b.evaluated, b.has_pattern, b.inventory_version
-      FROM backups b
-     WHERE b.cluster_id = @cluster_id AND b.phase = 'Queued' AND b.blocked_by IS NULL AND b.resolved AND b.evaluated AND EXISTS (SELECT FROM free)
-     ORDER BY b.order_key, b.seq
-     LIMIT 32
-       FOR NO KEY UPDATE SKIP LOCKED),
+    SELECT k.* FROM open o CROSS JOIN LATERAL (
+        SELECT b.seq, b.order_key, b.wide, b.claim, b.location, b.evaluated, b.has_pattern, b.scope, b.inventory_version, b.start_deadline, b.first_ready_at,
+               b.blocked_by, b.blocked_since
+          FROM backups b
+         WHERE b.cluster_id = @cluster_id AND b.location = o.name
+           AND b.phase = 'Queued' AND b.blocked_by IS NULL AND b.resolved AND b.evaluated
+           AND ((SELECT reachable FROM cluster) OR NOT (b.has_pattern OR b.scope = 'everything-but'))
+         ORDER BY b.order_key, b.seq
+         LIMIT 32
+           FOR NO KEY UPDATE SKIP LOCKED) k
+     WHERE EXISTS (SELECT FROM free)),
 ends AS MATERIALIZED (
     (SELECT order_key, seq FROM fresh WHERE (SELECT count(*) FROM fresh) = 256 ORDER BY order_key DESC, seq DESC LIMIT 1)
     UNION ALL
-    (SELECT order_key, seq FROM known WHERE (SELECT count(*) FROM known) = 32 ORDER BY order_key DESC, seq DESC LIMIT 1)),
+    (SELECT DISTINCT ON (k.location) k.order_key, k.seq FROM known k
+      WHERE (SELECT count(*) FROM known n WHERE n.location = k.location) = 32
+      ORDER BY k.location, k.order_key DESC, k.seq DESC)),
+-- The next of those to look at again, and the part of them that is to be.
+relook AS MATERIALIZED (SELECT order_key, seq, everyone FROM relooks WHERE cluster_id = @cluster_id),
+stretch AS MATERIALIZED (
+    SELECT b.seq, b.order_key, b.resolved AND (r.everyone OR b.blocked_by IS NULL AND b.evaluated) AS due
+      FROM relook r CROSS JOIN LATERAL (
+           SELECT q.* FROM backups q
+            WHERE q.cluster_id = @cluster_id AND q.phase = 'Queued' AND (q.order_key, q.seq) >= (r.order_key, r.seq)
+            ORDER BY q.order_key, q.seq
+            LIMIT 256) b
+     WHERE @want::int = 0),
+again AS MATERIALIZED (
+    SELECT b.seq, b.order_key, b.wide, b.claim, b.location, b.evaluated, b.has_pattern, b.scope, b.inventory_version, b.start_deadline, b.first_ready_at,
+           b.blocked_by, b.blocked_since
+      FROM backups b
+     WHERE b.seq = ANY (ARRAY (SELECT s.seq FROM stretch s WHERE s.due AND s.seq NOT IN (SELECT seq FROM fresh)))
+       FOR NO KEY UPDATE SKIP LOCKED),
 looked_at AS MATERIALIZED (
-    SELECT k.seq, k.order_key, k.evaluated,
+    SELECT k.seq, k.order_key, k.evaluated, k.blocked_by, k.blocked_since,
            k.has_pattern AND k.inventory_version <> (SELECT inventory_version FROM cluster) AS stale,
+           k.location IN (SELECT name FROM open)
+           AND ((SELECT reachable FROM cluster) OR NOT (k.has_pattern OR k.scope = 'everything-but'))
+           AND (k.first_ready_at IS NOT NULL OR k.start_deadline IS NULL OR k.start_deadline > (SELECT at FROM instant)) AS admissible,
            (SELECT p.seq FROM overlapping_predecessor(@cluster_id, k.seq, k.order_key, k.wide, k.claim) p) AS witness
-      FROM (SELECT * FROM fresh UNION ALL SELECT * FROM known) k),
+      FROM (SELECT * FROM fresh UNION ALL SELECT * FROM known UNION ALL SELECT * FROM again) k),
 picked AS MATERIALIZED (
     SELECT f.slot, p.seq
       FROM (SELECT l.seq, row_number() OVER (ORDER BY l.order_key, l.seq) AS n
               FROM looked_at l
-             WHERE l.witness IS NULL AND NOT l.stale
+             WHERE l.witness IS NULL AND NOT l.stale AND l.admissible
                AND NOT EXISTS (SELECT FROM ends e WHERE (e.order_key, e.seq) < (l.order_key, l.seq))) p
       JOIN free f USING (n)),
 admitted AS (
     UPDATE backups b
        SET phase = 'ReadyToStart', reason = 'Admitted', message = '', version = version + 1,
            slot = (SELECT p.slot FROM picked p WHERE p.seq = b.seq), fence = nextval('fences'), worker = @worker,
-           ready_at = i.at, expires_at = i.at + b.keep_for, evaluated = false,
+           ready_at = i.at, first_ready_at = coalesce(b.first_ready_at, i.at), expires_at = i.at + b.keep_for,
+           evaluated = false, blocked_since = NULL,
            contents = CASE WHEN b.wide
                THEN (SELECT coalesce(array_agg(n.name ORDER BY n.name), '{}') FROM namespaces n
                       WHERE n.cluster_id = @cluster_id AND n.present AND NOT n.excluded AND b.claim @> claim_key(@cluster_id, n.id))
@@ -82,22 +114,24 @@ admitted AS (
                       WHERE n.id = ANY (b.left_out) AND n.present AND n.excluded) END
       FROM instant i
      WHERE b.seq = ANY (ARRAY (SELECT seq FROM picked))
-    RETURNING b.seq, b.id, b.cluster_id, b.name, b.attempt, b.fence, b.slot, b.labels, b.annotations, b.spec, b.created_at, b.enqueued_at,
-              b.ready_at, b.expires_at, b.contents, b.contents_missing, b.contents_excluded, b.worker, b.reason, b.order_key),
+    RETURNING b.seq, b.id, b.cluster_id, b.name, b.attempt, b.fence, b.slot, b.labels, b.annotations, b.spec, b.created_at,
+              greatest(b.enqueued_at, b.not_before) AS enqueued_at,
+              b.ready_at, b.expires_at, b.contents, b.contents_missing, b.contents_excluded, b.worker, b.reason, b.order_key,
+              (SELECT item_block_worker_count FROM cluster) AS item_block_worker_count),
 held AS (
     UPDATE claims SET rank = 0 WHERE claims.seq = ANY (ARRAY (SELECT seq FROM picked))),
 leased AS (
     INSERT INTO leases (seq, cluster_id, fence, worker, expires_at)
     SELECT a.seq, a.cluster_id, a.fence, a.worker, i.at + @lease_ttl::interval FROM admitted a, instant i),
 noted AS MATERIALIZED (
-    SELECT l.seq, l.witness FROM looked_at l
-     WHERE NOT l.stale AND (l.witness IS NOT NULL OR NOT l.evaluated AND l.seq NOT IN (SELECT seq FROM picked))),
+    SELECT l.seq, l.witness, l.blocked_since FROM looked_at l
+     WHERE NOT l.stale AND (NOT l.evaluated OR l.witness IS DISTINCT FROM l.blocked_by) AND l.seq NOT IN (SELECT seq FROM picked)),
 marked AS (
     UPDATE backups b
        SET evaluated = true, blocked_by = n.witness, blocked_since = CASE WHEN n.witness IS NOT NULL THEN i.at END
       FROM noted n, instant i
      WHERE b.seq = ANY (ARRAY (SELECT seq FROM noted)) AND b.seq = n.seq
-    RETURNING b.seq, b.cluster_id, b.name, b.wide, b.claim, b.blocked_by, b.attempt),
+    RETURNING b.seq, b.cluster_id, b.name, b.wide, b.claim, b.blocked_by, b.attempt, n.blocked_since AS was_blocked_since),
 -- Those that found something in their way. LIMIT keeps this from becoming a join.
 waiting AS (
     SELECT m.*, w.name AS witness, w.wide AS witness_wide, w.claim AS witness_claim,
@@ -111,13 +145,43 @@ logged AS (
       FROM admitted a, instant i
     UNION ALL
     SELECT i.at, w.cluster_id, w.seq, 'Queued', 'Queued', w.reason, w.blocked_by, '', 0, w.attempt, NULL
-      FROM waiting w, instant i),
+      FROM waiting w, instant i
+    -- Nothing is in the way of one any more that waited for something; there is no place for it.
+    UNION ALL
+    SELECT i.at, m.cluster_id, m.seq, 'Queued', 'Queued', 'Dispatch', NULL, '', 0, m.attempt, NULL
+      FROM marked m, instant i WHERE m.blocked_by IS NULL AND m.was_blocked_since IS NOT NULL),
 mirrored AS (
     INSERT INTO mirror_outbox (cluster_id, seq) SELECT cluster_id, seq FROM admitted),
+-- A fresh one may have come before others that were looked at: those are behind
+-- it in the queue, and nothing was in their way.
+arrived AS MATERIALIZED (
+    SELECT f.order_key, f.seq FROM (SELECT order_key, seq FROM fresh ORDER BY order_key, seq LIMIT 1) f
+     WHERE EXISTS (
+           SELECT FROM storage_locations l CROSS JOIN LATERAL (
+                  SELECT b.order_key, b.seq FROM backups b
+                   WHERE b.cluster_id = @cluster_id AND b.location = l.name
+                     AND b.phase = 'Queued' AND b.blocked_by IS NULL AND b.resolved AND b.evaluated
+                   ORDER BY b.order_key DESC, b.seq DESC LIMIT 1) last
+            WHERE l.cluster_id = @cluster_id AND (last.order_key, last.seq) > (f.order_key, f.seq))),
+further AS MATERIALIZED (
+    SELECT order_key, seq, (SELECT coalesce(bool_or(everyone), false) FROM relook) AS everyone FROM (
+        SELECT order_key, seq FROM arrived
+        UNION ALL
+        (SELECT order_key, seq FROM stretch WHERE (SELECT count(*) FROM stretch) = 256 ORDER BY order_key DESC, seq DESC LIMIT 1)
+        UNION ALL
+        SELECT order_key, seq FROM relook WHERE @want::int > 0) place
+     ORDER BY order_key, seq LIMIT 1),
+looking_on AS (
+    INSERT INTO relooks AS r (cluster_id, order_key, seq, everyone) SELECT @cluster_id, order_key, seq, everyone FROM further
+    ON CONFLICT (cluster_id) DO UPDATE SET order_key = excluded.order_key, seq = excluded.seq, everyone = excluded.everyone
+     WHERE (r.order_key, r.seq) <> (excluded.order_key, excluded.seq)),
+looked_again AS (
+    DELETE FROM relooks WHERE cluster_id = @cluster_id AND EXISTS (SELECT FROM relook) AND NOT EXISTS (SELECT FROM further)),
 rest AS MATERIALIZED (
     SELECT (SELECT count(*) FROM looked_at WHERE stale) AS stale,
            (SELECT count(*) FROM fresh) = 256
-           OR (SELECT count(*) FROM known) = 32 AND (SELECT count(*) FROM picked) < (SELECT count(*) FROM free) AS more),
+           OR EXISTS (SELECT FROM ends) AND (SELECT count(*) FROM picked) < (SELECT count(*) FROM free)
+           OR @want::int = 0 AND EXISTS (SELECT FROM further) AS more),
 -- What was admitted is given out at once; somebody goes on with the rest.
 told AS (
     SELECT pg_notify('berth_queue', @cluster_id::int::text) FROM rest

@@ -7,7 +7,7 @@ before AS MATERIALIZED (
 ended AS (
     UPDATE backups b
        SET phase = @phase, reason = @reason, message = @message, version = version + 1,
-           slot = NULL, completed_at = i.at,
+           slot = NULL, completed_at = i.at, cancel_requested_at = NULL,
            warnings = @warnings, errors = @errors, validation_errors = @validation_errors, failure_reason = @failure_reason
       FROM before o, instant i
      WHERE b.seq = o.seq
@@ -18,7 +18,7 @@ closed AS (
     DELETE FROM slots s USING before o, ended e, clusters c
      WHERE c.id = e.cluster_id AND s.cluster_id = e.cluster_id AND s.slot = o.slot AND s.slot > c.concurrent_backups),
 watchers AS (
-    UPDATE backups b SET blocked_by = NULL, blocked_since = NULL, evaluated = false
+    UPDATE backups b SET blocked_by = NULL, evaluated = false
      WHERE b.seq = ANY (ARRAY (SELECT w.seq FROM backups w, ended e WHERE w.blocked_by = e.seq AND w.phase = 'Queued'
                                 ORDER BY w.order_key, w.seq LIMIT 256))
     RETURNING b.seq),

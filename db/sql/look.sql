@@ -1,14 +1,29 @@
 -- Whether a dequeue would find anything to look at: a backup that nobody has
 -- looked at since it may have changed, or, with a place for it, one that nothing
--- is known to be in the way of. And whether a backup may wait for one that is no
--- longer in its way. (EXISTS would read the table from its oldest row on.)
+-- is known to be in the way of, or, without room, those to look at again. Whether
+-- a backup may wait for one that is no longer in its way. And whether the clock
+-- or somebody's silence changed something. (EXISTS would read the table from its
+-- oldest row on.)
 SELECT (SELECT true FROM backups
-         WHERE cluster_id = @cluster_id AND phase = 'Queued' AND blocked_by IS NULL AND resolved AND NOT evaluated
+         WHERE cluster_id = c.id AND phase = 'Queued' AND blocked_by IS NULL AND resolved AND NOT evaluated
          ORDER BY order_key, seq LIMIT 1) IS NOT NULL
-       OR @want > 0
-       AND (SELECT count(*) FROM backups WHERE cluster_id = @cluster_id AND slot IS NOT NULL)
-           < (SELECT concurrent_backups FROM clusters WHERE id = @cluster_id)
-       AND (SELECT true FROM backups
-             WHERE cluster_id = @cluster_id AND phase = 'Queued' AND blocked_by IS NULL AND resolved AND evaluated
-             ORDER BY order_key, seq LIMIT 1) IS NOT NULL AS candidates,
-       EXISTS (SELECT FROM departures WHERE cluster_id = @cluster_id) AS departures
+       OR @want::int = 0 AND EXISTS (SELECT FROM relooks WHERE cluster_id = c.id)
+       OR @want::int > 0
+       AND NOT is_paused(c, clock_timestamp())
+       AND (SELECT count(*) FROM backups WHERE cluster_id = c.id AND slot IS NOT NULL) < c.concurrent_backups
+       AND EXISTS (
+           SELECT FROM storage_locations l CROSS JOIN LATERAL (
+                  SELECT FROM backups b
+                   WHERE b.cluster_id = c.id AND b.location = l.name
+                     AND b.phase = 'Queued' AND b.blocked_by IS NULL AND b.resolved AND b.evaluated
+                     AND (is_reachable(c, clock_timestamp()) OR NOT (b.has_pattern OR b.scope = 'everything-but'))
+                   ORDER BY b.order_key, b.seq LIMIT 1) first
+            WHERE l.cluster_id = c.id AND l.available) AS candidates,
+       EXISTS (SELECT FROM departures WHERE cluster_id = c.id) AS departures,
+       c.paused_until <= clock_timestamp() IS TRUE
+       OR c.has_worker <> has_live_worker(c.id, clock_timestamp())
+       OR c.reachable <> is_reachable(c, clock_timestamp())
+       OR EXISTS (SELECT FROM backups WHERE cluster_id = c.id AND phase = 'New' AND due_at(not_before, retry_at) <= clock_timestamp())
+       OR EXISTS (SELECT FROM backups
+                   WHERE cluster_id = c.id AND phase IN ('New', 'Queued') AND first_ready_at IS NULL AND start_deadline <= clock_timestamp()) AS turned
+  FROM clusters c WHERE c.id = @cluster_id

@@ -1,20 +1,26 @@
 -- Takes the backups whose lease ran out more than a grace ago from their
--- workers: back into the queue at their old place, or Failed where that was
--- the last of their attempts. Behind the gate. The lease's row is locked too: a
--- worker that is told that it renewed keeps what it renewed.
+-- workers: back into the queue at their old place, from the second loss on after
+-- a back-off that doubles; Failed where that was the last of their attempts,
+-- Canceled where somebody had asked for that. Behind the gate. The lease's row is
+-- locked too: a worker that is told that it renewed keeps what it renewed.
 WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at),
 expired AS MATERIALIZED (
-    SELECT b.seq, b.phase, b.slot, b.fence, b.worker, b.attempt, b.lost_leases + 1 >= b.max_attempts AS last
+    SELECT b.seq, b.phase, b.slot, b.fence, b.worker, b.attempt,
+           CASE WHEN b.cancel_requested_at IS NOT NULL THEN 'Canceled'
+                WHEN b.lost_leases + 1 >= b.max_attempts THEN 'Failed'
+                WHEN b.lost_leases > 0 THEN 'New'
+                ELSE 'Queued' END AS next,
+           b.cancel_requested_at IS NOT NULL OR b.lost_leases + 1 >= b.max_attempts AS last
       FROM leases l JOIN backups b USING (seq), instant i
      WHERE l.cluster_id = @cluster_id AND l.expires_at < i.at - @grace::interval AND b.fence = l.fence AND b.slot IS NOT NULL
      ORDER BY b.seq LIMIT 100
        FOR NO KEY UPDATE OF b, l),
 taken AS (
     UPDATE backups b
-       SET phase = CASE WHEN x.last THEN 'Failed' ELSE 'Queued' END,
+       SET phase = x.next,
            reason = 'LeaseLost',
            message = format('worker %s was silent for longer than its lease in attempt %s', x.worker, x.attempt),
-           failure_reason = CASE WHEN x.last THEN format('LeaseLost: %s of %s attempts lost their worker, the last one %s',
+           failure_reason = CASE WHEN x.next = 'Failed' THEN format('LeaseLost: %s of %s attempts lost their worker, the last one %s',
                                                          b.lost_leases + 1, b.max_attempts, x.worker) ELSE '' END,
            version = version + 1, fence = nextval('fences'), slot = NULL,
            lost_leases = lost_leases + 1,
@@ -27,14 +33,19 @@ taken AS (
            contents_missing = CASE WHEN x.last THEN b.contents_missing END,
            contents_excluded = CASE WHEN x.last THEN b.contents_excluded END,
            completed_at = CASE WHEN x.last THEN i.at END,
-           warnings = 0, errors = 0, evaluated = false
+           -- Half of it by chance, so that what was lost together does not come back together.
+           retry_at = CASE WHEN x.next = 'New'
+                           THEN i.at + least(@backoff::interval * (2 ^ (b.lost_leases - 1)), @max_backoff::interval) * (0.5 + random() / 2) END,
+           claim = CASE WHEN x.next = 'New' THEN '{}' ELSE b.claim END,
+           resolved = b.resolved OR x.next = 'New',
+           cancel_requested_at = NULL, warnings = 0, errors = 0, evaluated = false
       FROM expired x, instant i
      WHERE b.seq = x.seq
     RETURNING b.seq, b.cluster_id, b.phase, b.reason, b.message, b.spec, b.order_key),
 unleased AS (DELETE FROM leases USING taken t WHERE leases.seq = t.seq),
-uncounted AS (DELETE FROM progress USING taken t WHERE progress.seq = t.seq AND t.phase = 'Queued'),
+uncounted AS (DELETE FROM progress USING taken t WHERE progress.seq = t.seq AND t.phase IN ('Queued', 'New')),
 waiting AS (UPDATE claims SET rank = 1 FROM taken t WHERE claims.seq = t.seq AND t.phase = 'Queued'),
-freed AS (DELETE FROM claims USING taken t WHERE claims.seq = t.seq AND t.phase = 'Failed'),
+freed AS (DELETE FROM claims USING taken t WHERE claims.seq = t.seq AND t.phase <> 'Queued'),
 closed AS (
     DELETE FROM slots s USING expired x, taken t, clusters c
      WHERE x.seq = t.seq AND c.id = t.cluster_id AND s.cluster_id = t.cluster_id AND s.slot = x.slot AND s.slot > c.concurrent_backups),
@@ -43,7 +54,7 @@ left_over AS (
     INSERT INTO departures (cluster_id, seq)
     SELECT t.cluster_id, t.seq FROM taken t
      WHERE EXISTS (SELECT FROM backups w WHERE w.blocked_by = t.seq
-                      AND (t.phase = 'Failed' OR (w.order_key, w.seq) < (t.order_key, t.seq)))
+                      AND (t.phase <> 'Queued' OR (w.order_key, w.seq) < (t.order_key, t.seq)))
     ON CONFLICT DO NOTHING),
 logged AS (
     INSERT INTO events (at, cluster_id, seq, from_phase, to_phase, reason, message, worker, fence, attempt, slot)

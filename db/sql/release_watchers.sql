@@ -7,7 +7,7 @@ stale AS MATERIALIZED (
       JOIN backups q ON q.blocked_by = d.seq AND q.phase = 'Queued' AND NOT in_the_way(w, q)
      ORDER BY q.order_key, q.seq LIMIT 256),
 released AS (
-    UPDATE backups b SET blocked_by = NULL, blocked_since = NULL, evaluated = false
+    UPDATE backups b SET blocked_by = NULL, evaluated = false
       FROM stale s WHERE b.seq = s.seq
     RETURNING b.seq),
 done AS (

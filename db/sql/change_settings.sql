@@ -1,0 +1,34 @@
+-- Other limits. Slots above a lowered limit go as soon as nobody holds them;
+-- running backups go on. Behind the gate, where nobody else changes them; an
+-- enqueue's reference to the cluster does not keep it waiting.
+WITH former AS MATERIALIZED (
+    SELECT id, concurrent_backups, item_block_worker_count, max_queued FROM clusters
+     WHERE id = @cluster_id AND (@if_version::bigint IS NULL OR settings_version = @if_version::bigint) FOR NO KEY UPDATE),
+wanted AS MATERIALIZED (
+    SELECT id, coalesce(@concurrent_backups::int, concurrent_backups) AS concurrent_backups,
+           coalesce(@item_block_worker_count::int, item_block_worker_count) AS item_block_worker_count,
+           CASE WHEN @edits_max_queued::boolean THEN @max_queued::int ELSE max_queued END AS max_queued
+      FROM former),
+changed AS (
+    UPDATE clusters c SET concurrent_backups = w.concurrent_backups, item_block_worker_count = w.item_block_worker_count,
+           max_queued = w.max_queued, settings_version = settings_version + 1
+      FROM wanted w, former f
+     WHERE c.id = w.id AND (w.concurrent_backups, w.item_block_worker_count, coalesce(w.max_queued, 0))
+                        <> (f.concurrent_backups, f.item_block_worker_count, coalesce(f.max_queued, 0))
+    RETURNING c.id, c.concurrent_backups, c.item_block_worker_count, c.max_queued),
+opened AS (
+    INSERT INTO slots (cluster_id, slot) SELECT c.id, n FROM changed c, generate_series(1, c.concurrent_backups) n ON CONFLICT DO NOTHING),
+closed AS (
+    DELETE FROM slots s USING changed c
+     WHERE s.cluster_id = c.id AND s.slot > c.concurrent_backups
+       AND NOT EXISTS (SELECT FROM backups b WHERE b.cluster_id = s.cluster_id AND b.slot = s.slot)),
+logged AS (
+    INSERT INTO events (at, cluster_id, reason, message, detail)
+    SELECT clock_timestamp(), c.id, 'LimitChanged', format('%s from %s to %s', s.setting, coalesce(s.former::text, 'no cap'), coalesce(s.now::text, 'no cap')),
+           jsonb_build_object('setting', s.setting, 'from', s.former, 'to', s.now)
+      FROM changed c, former f, LATERAL (VALUES
+           ('concurrentBackups', f.concurrent_backups, c.concurrent_backups),
+           ('itemBlockWorkerCount', f.item_block_worker_count, c.item_block_worker_count),
+           ('maxQueued', f.max_queued, c.max_queued)) s (setting, former, now)
+     WHERE s.former IS DISTINCT FROM s.now)
+SELECT (SELECT count(*) FROM former), (SELECT count(pg_notify('berth_queue', id::text)) FROM changed)

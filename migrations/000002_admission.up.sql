@@ -1,0 +1,152 @@
+-- Admission in full: priorities, due times and deadlines, pauses, caps, what the
+-- wait reasons need to know, looking again, and the audit.
+
+ALTER TABLE clusters
+    -- How many workers the pool of each running backup has.
+    ADD item_block_worker_count int NOT NULL DEFAULT 1 CHECK (item_block_worker_count BETWEEN 1 AND 1000),
+    -- How many backups may wait; null: any number.
+    ADD max_queued int CHECK (max_queued > 0),
+    -- Moves with every change of the limits above and of the pause.
+    ADD settings_version bigint NOT NULL DEFAULT 1,
+    -- While the queue is paused nothing is admitted: since when, until when at
+    -- most, why and by whom.
+    ADD paused_since timestamptz,
+    ADD paused_until timestamptz,
+    ADD pause_reason text NOT NULL DEFAULT '',
+    ADD paused_by text NOT NULL DEFAULT '',
+    -- When the cluster's API last answered whoever keeps the inventory; null
+    -- where nobody ever said so.
+    ADD seen_at timestamptz,
+    -- As the newest event of the cluster has it.
+    ADD has_worker boolean NOT NULL DEFAULT false,
+    ADD reachable boolean NOT NULL DEFAULT true,
+    ADD CONSTRAINT clusters_pause CHECK (paused_since IS NOT NULL OR paused_until IS NULL);
+
+ALTER TABLE storage_locations
+    ADD available boolean NOT NULL DEFAULT true,
+    -- Why it is not available.
+    ADD message text NOT NULL DEFAULT '',
+    -- When somebody last looked, and when it last answered; null: never.
+    ADD checked_at timestamptz,
+    ADD reached_at timestamptz;
+
+ALTER TABLE backups
+    -- Minutes: as if the backup had been asked for so much earlier.
+    ADD priority int NOT NULL DEFAULT 0 CHECK (priority BETWEEN -10080 AND 10080),
+    -- Not before this instant does it enter the queue.
+    ADD not_before timestamptz,
+    -- Not first admitted by this instant, it fails without having run.
+    ADD start_deadline timestamptz,
+    -- The end of a back-off after a lost attempt.
+    ADD retry_at timestamptz,
+    -- When it was first admitted since it was last asked for.
+    ADD first_ready_at timestamptz,
+    -- When somebody asked for its end while it ran.
+    ADD cancel_requested_at timestamptz,
+    ADD CONSTRAINT backups_new_claims_nothing CHECK (phase <> 'New' OR claim = '{}'),
+    ADD CONSTRAINT backups_back_off_while_new CHECK (retry_at IS NULL OR phase = 'New');
+
+-- What a cluster's change was, for those who read events by program.
+ALTER TABLE events ADD detail jsonb;
+
+-- The place in the queue: submitted when it was asked for or became due, and a
+-- minute earlier for each of its priority. It is static, so that who waits ages
+-- by itself.
+CREATE FUNCTION order_key_of(enqueued_at timestamptz, not_before timestamptz, priority int) RETURNS timestamptz
+    LANGUAGE sql STABLE PARALLEL SAFE RETURN greatest(enqueued_at, not_before) - make_interval(mins => priority);
+
+-- When a New backup enters the queue.
+CREATE FUNCTION due_at(not_before timestamptz, retry_at timestamptz) RETURNS timestamptz
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN coalesce(greatest(not_before, retry_at), '-infinity'::timestamptz);
+
+CREATE INDEX backups_due ON backups (cluster_id, due_at(not_before, retry_at)) WHERE phase = 'New';
+CREATE INDEX backups_deadline ON backups (cluster_id, start_deadline)
+    WHERE phase IN ('New', 'Queued') AND start_deadline IS NOT NULL AND first_ready_at IS NULL;
+-- Those that nothing is known to be in the way of, by their storage locations:
+-- one that is down hides nobody behind those that wait for it.
+DROP INDEX backups_known;
+CREATE INDEX backups_known ON backups (cluster_id, location, order_key, seq)
+    WHERE phase = 'Queued' AND blocked_by IS NULL AND resolved AND evaluated;
+-- What the last runs took.
+CREATE INDEX backups_runs ON backups (cluster_id, completed_at DESC) WHERE phase IN ('Completed', 'PartiallyFailed');
+
+-- Who stands at this place or behind it may have got somebody ahead since it was
+-- looked at: of everyone in the queue, or of those that nothing was in the way of.
+CREATE TABLE relooks (
+    cluster_id int PRIMARY KEY REFERENCES clusters,
+    order_key  timestamptz NOT NULL,
+    seq        bigint NOT NULL,
+    everyone   boolean NOT NULL DEFAULT false
+) WITH (fillfactor = 50);
+
+-- When a waiting backup was first expected to start; how right that was is the
+-- estimates' calibration.
+CREATE TABLE predictions (
+    seq          bigint PRIMARY KEY REFERENCES backups ON DELETE CASCADE,
+    predicted_at timestamptz NOT NULL,
+    start_p50    timestamptz NOT NULL,
+    start_p90    timestamptz NOT NULL,
+    basis        text NOT NULL
+);
+
+-- Whether nothing may be admitted now.
+CREATE FUNCTION is_paused(c clusters, at timestamptz) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN c.paused_since IS NOT NULL AND (c.paused_until IS NULL OR c.paused_until > at);
+
+-- Whether the cluster's namespaces are as they were last seen. Where they were
+-- never known there is nothing to be out of date.
+CREATE FUNCTION is_reachable(c clusters, at timestamptz) RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE
+    RETURN c.inventory_synced_at IS NULL OR c.seen_at IS NULL OR c.seen_at > at - interval '60 seconds';
+
+-- Whether some worker of the cluster is alive.
+CREATE FUNCTION has_live_worker(of_cluster int, at timestamptz) RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE
+    RETURN EXISTS (SELECT FROM workers k WHERE k.cluster_id = of_cluster AND k.expires_at > at);
+
+-- Backups as readers see them, all but the place in the queue. Why one waits is
+-- the first of the closed list that holds (reason.go).
+DROP VIEW backup_rows;
+CREATE VIEW backup_rows AS
+SELECT b.seq, b.id, b.cluster_id, c.name AS cluster, b.name, b.phase, b.reason, b.message,
+       b.labels, b.annotations, b.spec, b.location, b.version, b.priority, b.order_key, b.not_before, b.start_deadline, b.retry_at,
+       b.created_at, b.ready_at, b.started_at, b.completed_at, b.expires_at,
+       CASE WHEN b.phase <> 'New' OR b.retry_at IS NOT NULL THEN greatest(b.enqueued_at, b.not_before) END AS enqueued_at,
+       b.wide AND b.phase <> 'New' AS wide, b.contents, b.attempt, b.max_attempts, b.slot, b.worker,
+       b.warnings, b.errors, b.validation_errors, b.failure_reason,
+       CASE WHEN b.scope = 'some' AND b.resolved THEN claim_names(b.claim) ELSE '{}' END AS names,
+       CASE WHEN b.scope = 'everything-but' AND b.resolved AND b.phase <> 'New'
+            THEN claim_names(claim_everything(b.cluster_id) - b.claim) ELSE '{}' END AS except_names,
+       p.items_backed_up, p.total_items, p.bytes, p.updated_at AS progress_at,
+       w.id AS blocker_id, w.name AS blocker_name,
+       coalesce(shared_names(b.cluster_id, b.claim, b.wide, w.claim, w.wide), '{}') AS blocker_namespaces,
+       CASE WHEN b.phase NOT IN ('New', 'Queued') THEN ''
+            WHEN b.phase = 'New' AND b.not_before > statement_timestamp() THEN 'NotBefore'
+            WHEN b.phase = 'New' AND b.retry_at > statement_timestamp() THEN 'BackOff'
+            WHEN is_paused(c, statement_timestamp()) THEN 'QueuePaused'
+            WHEN NOT has_live_worker(b.cluster_id, statement_timestamp()) THEN 'NoWorker'
+            WHEN (b.has_pattern OR b.scope = 'everything-but') AND NOT is_reachable(c, statement_timestamp()) THEN 'ClusterUnreachable'
+            WHEN NOT coalesce(l.available, false) THEN 'StorageUnavailable'
+            WHEN NOT b.resolved THEN 'ScopeUnresolvable'
+            WHEN w.slot IS NOT NULL THEN 'RunningOverlap'
+            WHEN w.seq IS NOT NULL THEN 'EarlierQueuedOverlap'
+            WHEN (SELECT count(*) FROM backups r WHERE r.cluster_id = b.cluster_id AND r.slot IS NOT NULL) >= c.concurrent_backups
+            THEN 'NoFreeSlot'
+            ELSE 'Dispatch' END AS wait_reason,
+       CASE WHEN w.seq = b.blocked_by THEN b.blocked_since END AS waiting_since,
+       c.concurrent_backups, c.paused_since, c.paused_until, c.pause_reason, c.paused_by, c.seen_at,
+       l.message AS location_message, l.reached_at AS location_reached_at
+  FROM backups b
+  JOIN clusters c ON c.id = b.cluster_id
+  LEFT JOIN storage_locations l ON l.cluster_id = b.cluster_id AND l.name = b.location
+  LEFT JOIN progress p ON p.seq = b.seq
+  -- The stored witness while it is in the way, else the one that the rule finds now.
+  LEFT JOIN LATERAL (
+        SELECT s.seq FROM backups s WHERE s.seq = b.blocked_by AND in_the_way(s, b)
+        ) stored ON b.phase = 'Queued'
+  LEFT JOIN LATERAL (
+        SELECT o.seq FROM overlapping_predecessor(b.cluster_id, b.seq, b.order_key, b.wide, b.claim) o
+        ) found ON b.phase = 'Queued' AND stored.seq IS NULL
+  LEFT JOIN backups w ON w.seq = coalesce(stored.seq, found.seq);
+
+-- What reports read.
+CREATE SCHEMA report;
+COMMENT ON SCHEMA report IS 'Views with stable, documented columns.';
