@@ -254,6 +254,20 @@ func (s Scope) excluded(name string) bool {
 	return slices.ContainsFunc(s.excludes, func(p Pattern) bool { return p.Match(name) })
 }
 
+// text tells scopes apart: two with the same text claim the same.
+func (s Scope) text() string {
+	var b strings.Builder
+	b.WriteString(string(s.Kind))
+	for _, list := range [][]Pattern{s.includes, s.excludes} {
+		b.WriteByte('/')
+		for _, p := range list {
+			b.WriteString(p.text)
+			b.WriteByte(',')
+		}
+	}
+	return b.String()
+}
+
 // Namespace is one namespace of a cluster as its inventory knows it.
 type Namespace struct {
 	Name string
