@@ -98,7 +98,7 @@ type simulation struct {
 	at time.Time
 	// backups are all, in the order of the queue; a place is an index in it.
 	backups []*actor
-	overlap overlaps
+	overlap *overlaps
 	running int
 	// waiting counts those that may yet start.
 	waiting int
@@ -145,7 +145,11 @@ func (s Snapshot) simulate(runOf func(Standing) run) *simulation {
 		}
 	}
 	slices.SortFunc(sim.backups, func(a, b *actor) int { return inOrder(a.entrant, b.entrant) })
-	sim.overlap = newOverlaps(sim.backups)
+	var claims []Claim
+	for _, b := range sim.backups {
+		claims = append(claims, b.claim)
+	}
+	sim.overlap = newOverlaps(claims)
 	sim.enterAll()
 	sim.play()
 	return sim
@@ -236,14 +240,14 @@ func (sim *simulation) happen(e event) {
 func (sim *simulation) arrive(place int) {
 	b := sim.backups[place]
 	b.state = stateQueued
-	sim.overlap.each(place, func(other int) {
+	for _, other := range sim.overlap.of(place) {
 		o := sim.backups[other]
 		if o.state == stateRunning || other < place {
 			b.inTheWay++
 		} else {
 			o.inTheWay++
 		}
-	})
+	}
 	sim.overlap.enter(place)
 	sim.offer(place)
 }
@@ -253,19 +257,20 @@ func (sim *simulation) arrive(place int) {
 func (sim *simulation) leave(place int, to state) {
 	b := sim.backups[place]
 	ran := b.state == stateRunning
+	rests := weaker(b.rests, b.run.rests)
 	b.state = to
 	sim.overlap.leave(place)
-	sim.overlap.each(place, func(other int) {
+	for _, other := range sim.overlap.of(place) {
 		o := sim.backups[other]
 		if o.state != stateQueued || !ran && other < place {
-			return
+			continue
 		}
 		o.inTheWay--
 		if ran {
-			o.rests = weaker(o.rests, weaker(b.rests, b.run.rests))
+			o.rests = weaker(o.rests, rests)
 		}
 		sim.offer(other)
-	})
+	}
 }
 
 // offer makes a queued one a candidate if nothing is in its way.
@@ -311,78 +316,6 @@ func (sim *simulation) runs(place int, left time.Duration) {
 	if b.run.takes >= 0 {
 		sim.events.add(event{at: sim.at.Add(left), kind: eventEnd, place: place})
 	}
-}
-
-// overlaps finds the active backups that one overlaps. Those that left are taken
-// out of its lists as they are met.
-type overlaps struct {
-	claims []Claim
-	gone   []bool
-	byName map[string][]int
-	// some claim some names, wide all but some.
-	some, wide []int
-	// seen holds, by place, the last question in which it was met.
-	seen     []int
-	question int
-}
-
-func newOverlaps(backups []*actor) overlaps {
-	o := overlaps{gone: make([]bool, len(backups)), seen: make([]int, len(backups)), byName: map[string][]int{}}
-	for _, b := range backups {
-		o.claims = append(o.claims, b.claim)
-	}
-	return o
-}
-
-func (o *overlaps) enter(place int) {
-	c := o.claims[place]
-	switch {
-	case c.All:
-		o.wide = append(o.wide, place)
-	case len(c.Names) > 0:
-		o.some = append(o.some, place)
-		for _, name := range c.Names {
-			o.byName[name] = append(o.byName[name], place)
-		}
-	}
-}
-
-func (o *overlaps) leave(place int) { o.gone[place] = true }
-
-// each calls visit once with every active place that overlaps this one.
-func (o *overlaps) each(place int, visit func(int)) {
-	c := o.claims[place]
-	visitIfOverlaps := func(other int) {
-		if other != place && o.claims[other].Overlaps(c) {
-			visit(other)
-		}
-	}
-	o.wide = o.walk(o.wide, visitIfOverlaps)
-	if c.All {
-		o.some = o.walk(o.some, visitIfOverlaps)
-		return
-	}
-	o.question++
-	for _, name := range c.Names {
-		o.byName[name] = o.walk(o.byName[name], func(other int) {
-			if other != place && o.seen[other] != o.question {
-				o.seen[other] = o.question
-				visit(other)
-			}
-		})
-	}
-}
-
-// walk visits the active ones of a list and returns the list of those.
-func (o *overlaps) walk(list []int, visit func(int)) []int {
-	active := list[:0]
-	for _, place := range list {
-		if !o.gone[place] {
-			active = append(active, place)
-			visit(place)
-		}
-	}
-	return active
 }
 
 type eventKind int
