@@ -17,6 +17,8 @@ import (
 type Pattern struct {
 	text  string
 	match *regexp.Regexp // nil for a literal
+	// prefix starts whatever matches: what is told at a glance is not matched.
+	prefix string
 }
 
 // ParsePattern reads one entry. It refuses what Velero's check refuses (**, any
@@ -45,7 +47,7 @@ func ParsePattern(text string) (Pattern, error) {
 	if err != nil {
 		return Pattern{}, fmt.Errorf("%q: %w", text, err)
 	}
-	return Pattern{text: text, match: match}, nil
+	return Pattern{text: text, match: match, prefix: text[:strings.IndexAny(text, "*?[")]}, nil
 }
 
 // checkNamespaceName applies the rule for namespace names to a pattern, each
@@ -123,7 +125,7 @@ func (p Pattern) Match(name string) bool {
 	if p.match == nil {
 		return p.text == name && name != ""
 	}
-	return p.match.MatchString(name)
+	return strings.HasPrefix(name, p.prefix) && p.match.MatchString(name)
 }
 
 // ScopeKind tells the shapes of a scope apart.
@@ -252,6 +254,20 @@ func (s Scope) Contains(name string) bool {
 
 func (s Scope) excluded(name string) bool {
 	return slices.ContainsFunc(s.excludes, func(p Pattern) bool { return p.Match(name) })
+}
+
+// text tells scopes apart: two with the same text claim the same.
+func (s Scope) text() string {
+	var b strings.Builder
+	b.WriteString(string(s.Kind))
+	for _, list := range [][]Pattern{s.includes, s.excludes} {
+		b.WriteByte('/')
+		for _, p := range list {
+			b.WriteString(p.text)
+			b.WriteByte(',')
+		}
+	}
+	return b.String()
 }
 
 // Namespace is one namespace of a cluster as its inventory knows it.

@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-backup/berth"
+	"github.com/berth-backup/berth/internal/vectors"
 )
 
 // vector is one case of namespace_patterns.json, derived from Velero's tests
@@ -46,20 +47,17 @@ var refused = map[string]string{
 // internal of its. BERTH_VECTORS names a folder with others.
 func TestVectors(t *testing.T) {
 	t.Parallel()
-	folder := os.Getenv("BERTH_VECTORS")
-	if folder == "" {
-		folder = filepath.Join("testdata", "vectors")
-	}
+	folder := vectors.Folder(".")
 	text, err := os.ReadFile(filepath.Join(folder, "namespace_patterns.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var vectors []vector
-	if err := json.Unmarshal(text, &vectors); err != nil {
+	var all []vector
+	if err := json.Unmarshal(text, &all); err != nil {
 		t.Fatal(err)
 	}
 	ran := 0
-	for _, v := range vectors {
+	for _, v := range all {
 		test, known := map[string]func(*testing.T, vector){"syntax": testSyntax, "expand": testExpand, "resolve": testResolve}[v.Kind]
 		if !known {
 			if v.Kind != "needs_expansion" {

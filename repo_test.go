@@ -33,6 +33,7 @@ var rooms = []struct {
 	{"k8ssync", []string{"."}, "the cluster's side asks through interfaces of its own"},
 	{"objectstore", []string{"."}, "a store of objects depends on no other room"},
 	{"internal/devenv", []string{"deploy", "internal/devenv"}, "no part of the product's story: what it runs, it runs as a user would"},
+	{"internal/vectors", nil, "cases for tests: data that every statement of the rule is held against"},
 	{".", nil, "the domain is pure and depends on nobody"},
 }
 
