@@ -97,6 +97,8 @@ type QueueEntry struct {
 	// OverlappingAhead counts the active backups ahead that share a namespace.
 	OverlappingAhead int
 	BlockedBy        []Blocker
+	// ETA is nil where it was not asked for, and behind the first MaxForecast.
+	ETA *ETA
 }
 
 // Blocker is one thing in the way of a waiting backup.
