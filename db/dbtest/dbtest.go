@@ -10,20 +10,26 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/berth-backup/berth/db"
+	"github.com/berth-backup/berth/internal/devenv"
 	"github.com/berth-backup/berth/migrations"
 )
 
 // Database is one test's own.
 type Database struct {
 	*db.Store
-	// URL is that of the database, as its owner.
+	// URL is that of the database, as its owner; through the pooler that
+	// BERTH_POOLER_URL names, where it is set.
 	URL string
+	// Direct is the same past any pooler: for what a test does in a session of
+	// its own.
+	Direct string
 }
 
 // New makes a database from the migrated template, which it makes first where
@@ -41,12 +47,28 @@ func New(tb testing.TB) *Database {
 			tb.Errorf("drop the test's database: %v", err)
 		}
 	})
-	store, err := db.Open(ctx, databaseURL(tb, server, name))
-	if err != nil {
+	d := &Database{Direct: databaseURL(tb, server, name)}
+	d.URL = d.Direct
+	if pooler := os.Getenv("BERTH_POOLER_URL"); pooler != "" {
+		d.URL = databaseURL(tb, pooler, name)
+	}
+	var err error
+	if d.Store, err = db.Open(ctx, d.URL); err != nil {
 		tb.Fatalf("open the test's database: %v", err)
 	}
-	tb.Cleanup(store.Close)
-	return &Database{Store: store, URL: databaseURL(tb, server, name)}
+	tb.Cleanup(d.Store.Close)
+	return d
+}
+
+// Pooled is the URL of the same database through a pgbouncer that shares
+// connections by the transaction, which it starts where there is none.
+func (d *Database) Pooled(tb testing.TB) string {
+	tb.Helper()
+	u, err := url.Parse(d.Direct)
+	if err != nil {
+		tb.Fatalf("read the database's URL: %v", err)
+	}
+	return databaseURL(tb, devenv.TestPooler(tb).URL, strings.TrimPrefix(u.Path, "/"))
 }
 
 // Empty makes a database without a schema, for tests of the migrations.
