@@ -49,8 +49,8 @@ func New(tb testing.TB) *Database {
 	})
 	d := &Database{Direct: databaseURL(tb, server, name)}
 	d.URL = d.Direct
-	if pooler := os.Getenv("BERTH_POOLER_URL"); pooler != "" {
-		d.URL = databaseURL(tb, pooler, name)
+	if os.Getenv("BERTH_POOLER_URL") != "" {
+		d.URL = Pooled(tb, d.Direct)
 	}
 	var err error
 	if d.Store, err = db.Open(ctx, d.URL); err != nil {
@@ -61,14 +61,38 @@ func New(tb testing.TB) *Database {
 }
 
 // Pooled is the URL of the same database through a pgbouncer that shares
-// connections by the transaction, which it starts where there is none.
-func (d *Database) Pooled(tb testing.TB) string {
+// connections by the transaction. It is started for the first that asks.
+func Pooled(tb testing.TB, direct string) string {
 	tb.Helper()
-	u, err := url.Parse(d.Direct)
+	u, err := url.Parse(direct)
 	if err != nil {
 		tb.Fatalf("read the database's URL: %v", err)
 	}
-	return databaseURL(tb, devenv.TestPooler(tb).URL, strings.TrimPrefix(u.Path, "/"))
+	pooler := devenv.TestPooler(tb, &devenv.Postgres{URL: serverURL(tb)})
+	pooled := databaseURL(tb, pooler.URL, strings.TrimPrefix(u.Path, "/"))
+	if err := spread(pooled); err != nil {
+		tb.Fatalf("use the pooler: %v", err)
+	}
+	return pooled
+}
+
+// spread makes the pooler open several connections to the database: with one it
+// would have nothing to choose from, and would hide what needs a session.
+func spread(pooled string) error {
+	ctx := context.Background()
+	for range 3 {
+		conn, err := pgx.Connect(ctx, pooled)
+		if err != nil {
+			return err
+		}
+		// Until then its transaction has one to itself.
+		defer func() { _ = conn.Close(ctx) }()
+		if _, err := conn.Exec(ctx, "begin"); err != nil {
+			return err
+		}
+		defer func() { _, _ = conn.Exec(ctx, "rollback") }()
+	}
+	return nil
 }
 
 // Empty makes a database without a schema, for tests of the migrations.

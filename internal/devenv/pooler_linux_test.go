@@ -12,7 +12,8 @@ import (
 // what a transaction leaves behind is not the next one's.
 func TestPoolerSharesConnectionsByTheTransaction(t *testing.T) {
 	t.Parallel()
-	pg, pooler := TestPostgres(t), TestPooler(t)
+	pg := TestPostgres(t)
+	pooler := TestPooler(t, pg)
 	conn, err := pgx.Connect(t.Context(), pooler.URL)
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +50,7 @@ func TestPoolerSharesConnectionsByTheTransaction(t *testing.T) {
 
 func TestPoolerAsksForThePassword(t *testing.T) {
 	t.Parallel()
-	config, err := pgx.ParseConfig(TestPooler(t).URL)
+	config, err := pgx.ParseConfig(TestPooler(t, TestPostgres(t)).URL)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -83,12 +83,11 @@ func TestPostgres(tb testing.TB) *Postgres {
 	return pg
 }
 
-// TestPooler returns the pooler in front of TestPostgres that all tests of this
+// TestPooler returns the pooler in front of the Postgres that all tests of this
 // process share, and starts it for the first that asks. The test fails when there
 // is no pgbouncer.
-func TestPooler(tb testing.TB) *Pooler {
+func TestPooler(tb testing.TB, pg *Postgres) *Pooler {
 	tb.Helper()
-	pg := TestPostgres(tb)
 	pooler, err := sharedPooler.get(func() (*Pooler, error) { return StartPooler(context.Background(), pg) })
 	if err != nil {
 		tb.Fatal(err)
