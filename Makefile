@@ -26,6 +26,14 @@ test: ## run all tests; POSTGRES=15 … 18 names a version
 test-db-18: ## run the tests of the database on Postgres 18
 	$(ENVIRONMENT) -postgres 18 -no-kubernetes -- $(GO) test -race -timeout 30m ./db/... ./migrations/...
 
+# Long runs that show nothing more through a pooler: the dispatchers of the first
+# never poll, so that it needs notifications; the others are about many rows.
+LONG_RUNS := ^(TestConcurrentQueue|TestWaitsAreTrueAtEveryMoment|TestManyWatchers.*)$$
+
+.PHONY: test-db-pooler
+test-db-pooler: ## run the tests of the database through a pgbouncer in transaction mode
+	$(ENVIRONMENT) -pooler -no-kubernetes -- $(GO) test -race -timeout 30m -skip '$(LONG_RUNS)' ./db/...
+
 .PHONY: test-containers
 test-containers: ## build the images, run the tests of the database and the demo in containers
 	deploy/test-containers.sh

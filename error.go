@@ -91,3 +91,8 @@ func CodeOf(err error) Code {
 // ErrLeaseLost says that a worker's fence is no longer the backup's: another
 // attempt may be running, so the worker stops and writes nothing more.
 var ErrLeaseLost = errors.New("lease lost: the backup belongs to a later attempt")
+
+// ErrNoNotifications says that what a transaction tells does not come through to
+// who listens. Through a pooler that shares connections it never does: whoever
+// has it polls.
+var ErrNoNotifications = errors.New("notifications do not arrive through this connection")

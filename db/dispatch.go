@@ -153,6 +153,22 @@ func refreshStale(ctx context.Context, tx pgx.Tx, clusterName string, clusterID 
 	return reclaim(ctx, tx, c, stale)
 }
 
+// Remark lets the next looks without room look at everyone in a cluster's queue
+// again: what a witness is that is not the furthest back, or that nobody
+// cleared, they mend.
+func (s *Store) Remark(ctx context.Context, clusterName string) error {
+	c, err := findCluster(ctx, s.pool, clusterName)
+	if err != nil {
+		return border(err)
+	}
+	return s.gated(ctx, c.ID, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, statement("remark"), pgx.NamedArgs{"cluster_id": c.ID}); err != nil {
+			return fmt.Errorf("look at the queue of cluster %s again: %w", clusterName, err)
+		}
+		return nil
+	})
+}
+
 // ReleaseStaleWatchers looks again at backups that wait for one that is no
 // longer in their way, in transactions of 256 each, and says how many there were.
 func (s *Store) ReleaseStaleWatchers(ctx context.Context, clusterName string) (int, error) {

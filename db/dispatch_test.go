@@ -94,7 +94,7 @@ func waits(tb testing.TB, d queueReader) map[string]string {
 	}
 	found := map[string]string{}
 	for i, b := range q.Waiting {
-		if b.Queue.Position != i+1 {
+		if b.Phase == berth.PhaseQueued && b.Queue.Position != i+1 {
 			tb.Errorf("%s has position %d, want %d", b.Name, b.Queue.Position, i+1)
 		}
 		blocker := b.Queue.BlockedBy[0]

@@ -32,7 +32,7 @@ func (s *Store) Enqueue(ctx context.Context, r berth.Request) (berth.Backup, err
 	}
 	err = s.ungated(ctx, func(tx pgx.Tx) error {
 		if len(problems) > 0 {
-			return refused(ctx, tx, r, problems)
+			return refusedOf(ctx, tx, r, problems)
 		}
 		return enqueue(ctx, tx, r.Cluster, []asked{{ID: id, Request: r}})
 	})
@@ -41,7 +41,7 @@ func (s *Store) Enqueue(ctx context.Context, r berth.Request) (berth.Backup, err
 			r.Name = ""
 			return s.Enqueue(ctx, r)
 		}
-		return berth.Backup{}, s.nameTaken(ctx, r)
+		return berth.Backup{}, s.nameIsTaken(ctx, r)
 	}
 	if err != nil {
 		return berth.Backup{}, err
@@ -49,8 +49,12 @@ func (s *Store) Enqueue(ctx context.Context, r berth.Request) (berth.Backup, err
 	return s.Backup(ctx, id)
 }
 
-func (s *Store) nameTaken(ctx context.Context, r berth.Request) error {
-	taken := berth.Errorf(berth.CodeNameTaken, "cluster %q has a backup named %q already", r.Cluster, r.Name)
+func nameTaken(r berth.Request) *berth.Error {
+	return berth.Errorf(berth.CodeNameTaken, "cluster %q has a backup named %q already", r.Cluster, r.Name)
+}
+
+func (s *Store) nameIsTaken(ctx context.Context, r berth.Request) error {
+	taken := nameTaken(r)
 	existing, err := s.backupWhere(ctx, "b.cluster = @cluster AND b.name = @name", pgx.NamedArgs{"cluster": r.Cluster, "name": r.Name})
 	if err != nil && berth.CodeOf(err) != berth.CodeNotFound {
 		return err
@@ -187,23 +191,22 @@ func leaveRoom(ctx context.Context, tx pgx.Tx, c cluster, more int) error {
 	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(3, $1)", c.ID); err != nil {
 		return fmt.Errorf("take a turn at the queue of cluster %s: %w", c.Name, err)
 	}
+	return checkRoom(ctx, tx, c, more)
+}
+
+// checkRoom counts what waits against the cluster's cap.
+func checkRoom(ctx context.Context, q querier, c cluster, more int) error {
+	if c.MaxQueued == nil {
+		return nil
+	}
 	var waiting int
-	if err := tx.QueryRow(ctx, statement("count_waiting"), pgx.NamedArgs{"cluster_id": c.ID, "cap": *c.MaxQueued}).Scan(&waiting); err != nil {
+	if err := q.QueryRow(ctx, statement("count_waiting"), pgx.NamedArgs{"cluster_id": c.ID, "cap": *c.MaxQueued}).Scan(&waiting); err != nil {
 		return fmt.Errorf("count the queue of cluster %s: %w", c.Name, err)
 	}
 	if waiting+more > *c.MaxQueued {
 		return berth.Errorf(berth.CodeQueueFull, "the queue of cluster %q is full: %d backups wait, maxQueued is %d", c.Name, waiting, *c.MaxQueued)
 	}
 	return nil
-}
-
-// refused is the error of a request that has problems, with those that rows add.
-func refused(ctx context.Context, q querier, r berth.Request, problems []berth.FieldError) error {
-	_, more, err := rowProblems(ctx, q, r, problems)
-	if err != nil {
-		return err
-	}
-	return invalid(append(problems, more...))
 }
 
 func invalid(problems []berth.FieldError) error {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/berth-backup/berth"
 	"github.com/berth-backup/berth/db/dbtest"
@@ -42,7 +43,8 @@ func checkLateWrites(tb testing.TB, d *dbtest.Database, run berth.Run) {
 			tb.Errorf("%s: %v, want %v", what, err, berth.ErrLeaseLost)
 		}
 	}
-	if diff := cmp.Diff(before, read(tb, d, run)); diff != "" {
+	// A predicted start counts from when it is asked for.
+	if diff := cmp.Diff(before, read(tb, d, run), cmpopts.IgnoreFields(berth.QueueEntry{}, "ETA")); diff != "" {
 		tb.Errorf("late writes changed the backup (-before +after):\n%s", diff)
 	}
 }

@@ -37,13 +37,25 @@ func (s *Store) Backups(ctx context.Context, o berth.ListOptions) (berth.List, e
 	// One more than the page tells whether there is another one.
 	args["limit"] = limit + 1
 	sql := statement("backup") + " WHERE " + strings.Join(conditions, " AND ") + " ORDER BY b.seq DESC LIMIT @limit"
-	rows, err := s.pool.Query(ctx, sql, args)
+	var list berth.List
+	err := s.snapshot(ctx, func(tx pgx.Tx) (err error) {
+		list, err = listPage(ctx, tx, sql, args, limit)
+		return err
+	})
 	if err != nil {
-		return berth.List{}, border(fmt.Errorf("list backups: %w", err))
+		return berth.List{}, fmt.Errorf("list backups: %w", err)
+	}
+	return list, nil
+}
+
+func listPage(ctx context.Context, tx pgx.Tx, sql string, args pgx.NamedArgs, limit int) (berth.List, error) {
+	rows, err := tx.Query(ctx, sql, args)
+	if err != nil {
+		return berth.List{}, err
 	}
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[backupRow])
 	if err != nil {
-		return berth.List{}, border(fmt.Errorf("list backups: %w", err))
+		return berth.List{}, err
 	}
 	var list berth.List
 	if len(found) > limit {
@@ -57,5 +69,5 @@ func (s *Store) Backups(ctx context.Context, o berth.ListOptions) (berth.List, e
 		}
 		list.Items = append(list.Items, b)
 	}
-	return list, nil
+	return list, addETAs(ctx, tx, list.Items)
 }

@@ -83,7 +83,7 @@ func TestPartitions(t *testing.T) {
 func TestMonthsEdge(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	conn := connect(t, dbtest.New(t).URL)
+	conn := connect(t, dbtest.New(t).Direct)
 	for _, sql := range []string{
 		"SET timezone = 'America/New_York'",
 		// In New York it is still November.

@@ -72,7 +72,7 @@ func TestPlansUseIndexes(t *testing.T) {
 		"start":            {"seq": seq, "fence": fence},
 	}
 	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
-		h := &holder{tb: t, conn: connect(t, d.URL)}
+		h := &holder{tb: t, conn: connect(t, d.Direct)}
 		h.exec("SET plan_cache_mode = " + mode)
 		h.exec(db.BeginCommitted)
 		for name, args := range statements {

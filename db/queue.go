@@ -49,8 +49,10 @@ func (s *Store) Queue(ctx context.Context, o berth.QueueOptions) (berth.Queue, e
 		if q.Running, err = collectBackups(rows); err != nil {
 			return err
 		}
-		q.Waiting, q.Next, err = waitingPage(ctx, tx, c, after, limit)
-		return err
+		if q.Waiting, q.Next, err = waitingPage(ctx, tx, c, after, limit); err != nil {
+			return err
+		}
+		return addETAs(ctx, tx, q.Waiting)
 	})
 	if err != nil {
 		return berth.Queue{}, fmt.Errorf("read the queue of cluster %s: %w", o.Cluster, err)

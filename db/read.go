@@ -164,17 +164,36 @@ func (s *Store) Backup(ctx context.Context, id uuid.UUID) (berth.Backup, error) 
 	return s.backupWhere(ctx, "b.id = @id", pgx.NamedArgs{"id": id})
 }
 
+// backupWhere reads one backup and when it is predicted to start.
 func (s *Store) backupWhere(ctx context.Context, condition string, args pgx.NamedArgs) (berth.Backup, error) {
-	rows, err := s.pool.Query(ctx, statement("backup")+" WHERE "+condition, args)
+	one := make([]berth.Backup, 1)
+	err := s.snapshot(ctx, func(tx pgx.Tx) error {
+		row, err := readBackup(ctx, tx, condition, args)
+		if err != nil {
+			return err
+		}
+		if one[0], err = row.backup(); err != nil {
+			return err
+		}
+		return addETAs(ctx, tx, one)
+	})
 	if err != nil {
-		return berth.Backup{}, border(fmt.Errorf("read the backup: %w", err))
+		return berth.Backup{}, err
+	}
+	return one[0], nil
+}
+
+func readBackup(ctx context.Context, q querier, condition string, args pgx.NamedArgs) (backupRow, error) {
+	rows, err := q.Query(ctx, statement("backup")+" WHERE "+condition, args)
+	if err != nil {
+		return backupRow{}, fmt.Errorf("read the backup: %w", err)
 	}
 	row, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[backupRow])
 	if errors.Is(err, pgx.ErrNoRows) {
-		return berth.Backup{}, berth.Errorf(berth.CodeNotFound, "there is no such backup")
+		return backupRow{}, berth.Errorf(berth.CodeNotFound, "there is no such backup")
 	}
 	if err != nil {
-		return berth.Backup{}, border(fmt.Errorf("read the backup: %w", err))
+		return backupRow{}, fmt.Errorf("read the backup: %w", err)
 	}
-	return row.backup()
+	return row, nil
 }

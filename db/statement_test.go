@@ -12,7 +12,7 @@ import (
 // Every file of db/sql is a statement that the migrated schema can prepare.
 func TestStatementsPrepare(t *testing.T) {
 	t.Parallel()
-	conn, err := pgx.Connect(t.Context(), dbtest.New(t).URL)
+	conn, err := pgx.Connect(t.Context(), dbtest.New(t).Direct)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,13 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"time"
 
 	"github.com/golang-migrate/migrate/v4"
-	"github.com/golang-migrate/migrate/v4/database/pgx/v5"
 	"github.com/golang-migrate/migrate/v4/source/iofs"
-	pgxdriver "github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/jackc/pgx/v5"
 )
 
 //go:embed *.sql
@@ -62,30 +61,26 @@ func Version(ctx context.Context, databaseURL string) (version uint, dirty bool,
 }
 
 func with(ctx context.Context, databaseURL string, do func(*migrate.Migrate) error) (err error) {
-	config, err := pgxdriver.ParseConfig(databaseURL)
+	config, err := pgx.ParseConfig(databaseURL)
 	if err != nil {
 		return fmt.Errorf("read the database URL: %w", err)
 	}
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = 5 * time.Second
 	}
-	sqlDB := stdlib.OpenDB(*config)
-	defer func() { err = errors.Join(err, sqlDB.Close()) }()
-	if err := sqlDB.PingContext(ctx); err != nil {
-		return fmt.Errorf("migrate: %w", err)
-	}
 	source, err := iofs.New(files, ".")
 	if err != nil {
 		return fmt.Errorf("read the migrations: %w", err)
 	}
-	driver, err := pgx.WithInstance(sqlDB, &pgx.Config{MultiStatementEnabled: false})
+	driver, err := newDriver(ctx, config)
 	if err != nil {
-		return fmt.Errorf("prepare the migration: %w", err)
+		return fmt.Errorf("migrate: %w", err)
 	}
 	m, err := migrate.NewWithInstance("iofs", source, "postgres", driver)
 	if err != nil {
-		return fmt.Errorf("prepare the migration: %w", err)
+		return errors.Join(fmt.Errorf("prepare the migration: %w", err), driver.Close())
 	}
+	m.LockTimeout = math.MaxInt64 // ctx ends the wait
 	defer func() {
 		sourceErr, databaseErr := m.Close()
 		err = errors.Join(err, sourceErr, databaseErr)

@@ -106,22 +106,39 @@ func TestUpDownUp(t *testing.T) {
 	}
 }
 
-// Of several processes that start at once, one migrates and the others wait.
+// Of several processes that start at once, one migrates and the others wait;
+// also through a pooler that shares connections, where no lock stays behind.
 func TestManyMigrateAtOnce(t *testing.T) {
 	t.Parallel()
-	url := dbtest.Empty(t)
-	errs := make([]error, 5)
-	var all sync.WaitGroup
-	for i := range errs {
-		all.Go(func() { errs[i] = migrations.Up(t.Context(), url) })
-	}
-	all.Wait()
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
-	checkVersion(t, url, migrations.Latest, false)
-	if diff := cmp.Diff([]string{"default"}, list(t, connect(t, url), "SELECT name FROM clusters")); diff != "" {
-		t.Errorf("clusters (-want +got):\n%s", diff)
+	for _, way := range []string{"directly", "through a pooler"} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			direct := dbtest.Empty(t)
+			url := direct
+			if way == "through a pooler" {
+				url = dbtest.Pooled(t, direct)
+			}
+			errs := make([]error, 5)
+			var all sync.WaitGroup
+			for i := range errs {
+				all.Go(func() { errs[i] = migrations.Up(t.Context(), url) })
+			}
+			all.Wait()
+			if err := errors.Join(errs...); err != nil {
+				t.Fatal(err)
+			}
+			checkVersion(t, url, migrations.Latest, false)
+			conn := connect(t, direct)
+			if diff := cmp.Diff([]string{"default"}, list(t, conn, "SELECT name FROM clusters")); diff != "" {
+				t.Errorf("clusters (-want +got):\n%s", diff)
+			}
+			held := list(t, conn, `
+				SELECT l.objid::text FROM pg_locks l
+				 WHERE l.locktype = 'advisory' AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())`)
+			if diff := cmp.Diff([]string{}, held); diff != "" {
+				t.Errorf("locks that stay (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

@@ -81,6 +81,12 @@ func serve(ctx context.Context, f serverFlags) error {
 	loops.Go(func() { f.reaper.reaper(store, log).Run(ctx) })
 	loops.Go(func() { worker.Janitor{Store: store, Log: log}.Run(ctx) })
 	loops.Go(func() { worker.Marker{Store: store, Interval: f.recheck, Hint: hint, Log: log}.Run(ctx) })
+	loops.Go(func() {
+		worker.Rounds{What: "look at the whole queue again", Clusters: store.Clusters, Do: store.Remark, Interval: time.Hour, Log: log}.Run(ctx)
+	})
+	loops.Go(func() {
+		worker.Rounds{What: "predict starts", Clusters: store.Clusters, Do: store.Predict, Interval: 5 * time.Second, Log: log}.Run(ctx)
+	})
 	loops.Go(func() { listen(ctx, store, []string{db.ChannelQueue}, log, hint) })
 	log.Info("serving", "address", listener.Addr().String())
 	return serveHTTP(ctx, listener, api.New(store, api.Options{Logger: log}), log)

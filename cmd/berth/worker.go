@@ -136,11 +136,30 @@ func work(ctx context.Context, f workerFlags) error {
 	loops.Go(func() { worker.Janitor{Store: store, Log: log}.Run(alive) })
 	loops.Go(func() { _ = inventory.Run(alive) })
 	loops.Go(func() { _ = mirror.Run(alive) })
+	loops.Go(func() { reaching(inventory, store, f.cluster, log).Run(alive) })
 	hint := make(chan struct{}, 1)
 	loops.Go(func() { listen(alive, store, []string{db.ChannelQueue, db.ChannelMirror}, log, hint) })
 	loops.Go(func() { fanOut(alive, hint, w.Kick, wake) })
 	log.Info("working", "cluster", f.cluster, "worker", id)
 	return w.Run(ctx)
+}
+
+// reachInterval is how often a worker sees whether its cluster's API answers: a
+// few times in the minute after which what was silent counts as unreachable.
+const reachInterval = 15 * time.Second
+
+// reaching notes that the cluster's API answers, as long as it does.
+func reaching(inventory *k8ssync.Inventory, store *db.Store, cluster string, log *slog.Logger) worker.Rounds {
+	return worker.Rounds{
+		What: "see whether the cluster answers", Interval: reachInterval, Log: log,
+		Clusters: func(context.Context) ([]string, error) { return []string{cluster}, nil },
+		Do: func(ctx context.Context, cluster string) error {
+			if err := inventory.Reach(ctx); err != nil {
+				return err
+			}
+			return store.Seen(ctx, cluster)
+		},
+	}
 }
 
 // prepareCluster makes the cluster known and sets what the command line sets.

@@ -10,20 +10,26 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/berth-backup/berth/db"
+	"github.com/berth-backup/berth/internal/devenv"
 	"github.com/berth-backup/berth/migrations"
 )
 
 // Database is one test's own.
 type Database struct {
 	*db.Store
-	// URL is that of the database, as its owner.
+	// URL is that of the database, as its owner; through the pooler that
+	// BERTH_POOLER_URL names, where it is set.
 	URL string
+	// Direct is the same past any pooler: for what a test does in a session of
+	// its own.
+	Direct string
 }
 
 // New makes a database from the migrated template, which it makes first where
@@ -41,12 +47,52 @@ func New(tb testing.TB) *Database {
 			tb.Errorf("drop the test's database: %v", err)
 		}
 	})
-	store, err := db.Open(ctx, databaseURL(tb, server, name))
-	if err != nil {
+	d := &Database{Direct: databaseURL(tb, server, name)}
+	d.URL = d.Direct
+	if os.Getenv("BERTH_POOLER_URL") != "" {
+		d.URL = Pooled(tb, d.Direct)
+	}
+	var err error
+	if d.Store, err = db.Open(ctx, d.URL); err != nil {
 		tb.Fatalf("open the test's database: %v", err)
 	}
-	tb.Cleanup(store.Close)
-	return &Database{Store: store, URL: databaseURL(tb, server, name)}
+	tb.Cleanup(d.Store.Close)
+	return d
+}
+
+// Pooled is the URL of the same database through a pgbouncer that shares
+// connections by the transaction. It is started for the first that asks.
+func Pooled(tb testing.TB, direct string) string {
+	tb.Helper()
+	u, err := url.Parse(direct)
+	if err != nil {
+		tb.Fatalf("read the database's URL: %v", err)
+	}
+	pooler := devenv.TestPooler(tb, &devenv.Postgres{URL: serverURL(tb)})
+	pooled := databaseURL(tb, pooler.URL, strings.TrimPrefix(u.Path, "/"))
+	if err := spread(pooled); err != nil {
+		tb.Fatalf("use the pooler: %v", err)
+	}
+	return pooled
+}
+
+// spread makes the pooler open several connections to the database: with one it
+// would have nothing to choose from, and would hide what needs a session.
+func spread(pooled string) error {
+	ctx := context.Background()
+	for range 3 {
+		conn, err := pgx.Connect(ctx, pooled)
+		if err != nil {
+			return err
+		}
+		// Until then its transaction has one to itself.
+		defer func() { _ = conn.Close(ctx) }()
+		if _, err := conn.Exec(ctx, "begin"); err != nil {
+			return err
+		}
+		defer func() { _, _ = conn.Exec(ctx, "rollback") }()
+	}
+	return nil
 }
 
 // Empty makes a database without a schema, for tests of the migrations.

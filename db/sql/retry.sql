@@ -22,6 +22,7 @@ queued AS (
      WHERE b.seq = o.seq
     RETURNING b.seq, b.cluster_id, b.order_key, b.phase, b.reason, b.message, b.attempt, b.wide, b.scope),
 uncounted AS (DELETE FROM progress USING queued q WHERE progress.seq = q.seq),
+forgotten AS (DELETE FROM predictions USING queued q WHERE predictions.seq = q.seq),
 claimed AS (
     INSERT INTO claims (cluster_id, namespace_id, rank, order_key, seq)
     SELECT q.cluster_id, n, 1, q.order_key, q.seq FROM queued q, unnest(@namespace_ids::int[]) n

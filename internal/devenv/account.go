@@ -16,7 +16,7 @@ type account struct {
 }
 
 // postgresAccount returns whom Postgres runs as: nil, this process's own user,
-// unless that is root, whom initdb and postgres refuse. Root runs them as the
+// unless that is root, whom initdb, postgres and pgbouncer refuse. Root runs them as the
 // user postgres where there is one, else as nobody.
 func postgresAccount() (*account, error) {
 	if os.Geteuid() != 0 {

@@ -5,7 +5,7 @@
 // what can be fetched or built. Nothing that was started outlives the process
 // that started it, however that process ends.
 //
-// A test package asks with [TestPostgres] and [TestKubernetes] and ends with
-// [RunTests]. The command in the folder run starts both once for all packages
+// A test package asks with [TestPostgres], [TestPooler] and [TestKubernetes] and
+// ends with [RunTests]. The command in the folder run starts both once for all packages
 // of one `go test`.
 package devenv

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// parentVariable makes the test binary the parent of both servers instead of
+// parentVariable makes the test binary the parent of all servers instead of
 // running the tests: see TestNothingOutlivesAKilledParent.
 const parentVariable = "BERTH_DEVENV_TEST_PARENT"
 
@@ -27,6 +27,7 @@ func TestMain(m *testing.M) {
 	}
 	// What these tests are about is starting servers, not using given ones.
 	os.Unsetenv("BERTH_DATABASE_URL")
+	os.Unsetenv("BERTH_POOLER_URL")
 	os.Unsetenv("BERTH_KUBECONFIG")
 	if os.Getenv(parentVariable) != "" {
 		if err := beParent(context.Background()); err != nil {
@@ -37,10 +38,14 @@ func TestMain(m *testing.M) {
 	os.Exit(RunTests(m))
 }
 
-// beParent starts both servers, prints the folders they run in and waits to be
+// beParent starts all servers, prints the folders they run in and waits to be
 // killed.
 func beParent(ctx context.Context) error {
 	pg, err := StartPostgres(ctx, PostgresOptions{})
+	if err != nil {
+		return err
+	}
+	pooler, err := StartPooler(ctx, pg)
 	if err != nil {
 		return err
 	}
@@ -52,7 +57,7 @@ func beParent(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := json.NewEncoder(os.Stdout).Encode([]string{data, k.Kubeconfig}); err != nil {
+	if err := json.NewEncoder(os.Stdout).Encode([]string{data, pooler.folder.join("users"), k.Kubeconfig}); err != nil {
 		return err
 	}
 	select {}

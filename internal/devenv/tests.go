@@ -19,6 +19,7 @@ import (
 // What the tests of this process share, started by the first that asks.
 var (
 	sharedPostgres   shared[*Postgres]
+	sharedPooler     shared[*Pooler]
 	sharedKubernetes shared[*Kubernetes]
 )
 
@@ -50,8 +51,8 @@ func (s *shared[T]) stop() error {
 	return s.server.Stop()
 }
 
-// RunTests runs a package's tests, stops what they started with TestPostgres and
-// TestKubernetes, and returns the exit code. It is all of a TestMain:
+// RunTests runs a package's tests, stops what they started with TestPostgres,
+// TestPooler and TestKubernetes, and returns the exit code. It is all of a TestMain:
 //
 //	func TestMain(m *testing.M) { os.Exit(devenv.RunTests(m)) }
 //
@@ -59,7 +60,7 @@ func (s *shared[T]) stop() error {
 // for leaked ones asks for its servers first and ignores those there are.
 func RunTests(m *testing.M) int {
 	code := m.Run()
-	for _, stop := range []func() error{sharedKubernetes.stop, sharedPostgres.stop} {
+	for _, stop := range []func() error{sharedKubernetes.stop, sharedPooler.stop, sharedPostgres.stop} {
 		if err := stop(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = max(code, 1)
@@ -80,6 +81,18 @@ func TestPostgres(tb testing.TB) *Postgres {
 		tb.Fatal(err)
 	}
 	return pg
+}
+
+// TestPooler returns the pooler in front of the Postgres that all tests of this
+// process share, and starts it for the first that asks. The test fails when there
+// is no pgbouncer.
+func TestPooler(tb testing.TB, pg *Postgres) *Pooler {
+	tb.Helper()
+	pooler, err := sharedPooler.get(func() (*Pooler, error) { return StartPooler(context.Background(), pg) })
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return pooler
 }
 
 // TestKubernetes returns the Kubernetes API that all tests of this process share,

@@ -3,7 +3,8 @@
 //
 //	go run ./internal/devenv/run -- go test -race ./...
 //
-// The command finds them in BERTH_DATABASE_URL and BERTH_KUBECONFIG; where one of
+// The command finds them in BERTH_DATABASE_URL and BERTH_KUBECONFIG, and in
+// BERTH_POOLER_URL with -pooler a pgbouncer in front of the Postgres; where one of
 // these is set already, what it names is used. Its exit code is the command's, or
 // 1 when something did not start. Signals are passed on to the command.
 package main
@@ -33,6 +34,7 @@ func init() {
 func main() {
 	postgres := flag.String("postgres", "", "major `version` of Postgres, or the folder of its binaries (default: what is found)")
 	noKubernetes := flag.Bool("no-kubernetes", false, "start no Kubernetes API")
+	pooler := flag.Bool("pooler", false, "start a pgbouncer in front of Postgres too")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: run [flags] -- command [argument ...]")
 		flag.PrintDefaults()
@@ -42,7 +44,7 @@ func main() {
 		flag.Usage()
 		os.Exit(2)
 	}
-	code, err := run(*postgres, !*noKubernetes, flag.Args())
+	code, err := run(choice{postgres: *postgres, pooler: *pooler, kubernetes: !*noKubernetes}, flag.Args())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "run:", err)
 		code = max(code, 1)
@@ -50,13 +52,19 @@ func main() {
 	os.Exit(code)
 }
 
+// choice is what the flags ask for.
+type choice struct {
+	postgres           string // a version, or the folder of its binaries
+	pooler, kubernetes bool
+}
+
 // run starts the servers, runs the command and stops the servers.
-func run(postgres string, withKubernetes bool, args []string) (code int, err error) {
+func run(servers choice, args []string) (code int, err error) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	orphaned := devenv.Orphaned()
 
-	env, err := start(signals, orphaned, postgres, withKubernetes)
+	env, err := start(signals, orphaned, servers)
 	if err != nil {
 		return 1, errors.Join(err, env.stop())
 	}
@@ -67,22 +75,26 @@ func run(postgres string, withKubernetes bool, args []string) (code int, err err
 // environment is what was started.
 type environment struct {
 	postgres   *devenv.Postgres
+	pooler     *devenv.Pooler     // nil when none was asked for
 	kubernetes *devenv.Kubernetes // nil when none was asked for
 }
 
-// start starts both servers at once. It gives up on a signal and when the parent
+// start starts the servers at once. It gives up on a signal and when the parent
 // dies; what has started by then is in the environment.
-func start(signals <-chan os.Signal, orphaned <-chan struct{}, postgres string, withKubernetes bool) (env environment, err error) {
+func start(signals <-chan os.Signal, orphaned <-chan struct{}, servers choice) (env environment, err error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	var both sync.WaitGroup
 	var postgresErr, kubernetesErr error
 	both.Go(func() {
-		if env.postgres, postgresErr = startPostgres(ctx, postgres); postgresErr != nil {
+		if env.postgres, postgresErr = startPostgres(ctx, servers.postgres); postgresErr == nil && servers.pooler {
+			env.pooler, postgresErr = devenv.StartPooler(ctx, env.postgres)
+		}
+		if postgresErr != nil {
 			cancel(postgresErr)
 		}
 	})
-	if withKubernetes {
+	if servers.kubernetes {
 		both.Go(func() {
 			env.kubernetes, kubernetesErr = devenv.StartKubernetes(ctx, devenv.KubernetesOptions{Progress: os.Stderr})
 			if kubernetesErr != nil {
@@ -116,6 +128,9 @@ func startPostgres(ctx context.Context, version string) (*devenv.Postgres, error
 
 func (e environment) variables() []string {
 	vars := []string{"BERTH_DATABASE_URL=" + e.postgres.URL}
+	if e.pooler != nil {
+		vars = append(vars, "BERTH_POOLER_URL="+e.pooler.URL)
+	}
 	if e.kubernetes != nil {
 		vars = append(vars, "BERTH_KUBECONFIG="+e.kubernetes.Kubeconfig)
 	}
@@ -126,6 +141,9 @@ func (e environment) stop() error {
 	var errs []error
 	if e.kubernetes != nil {
 		errs = append(errs, e.kubernetes.Stop())
+	}
+	if e.pooler != nil {
+		errs = append(errs, e.pooler.Stop())
 	}
 	if e.postgres != nil {
 		errs = append(errs, e.postgres.Stop())

@@ -29,7 +29,7 @@ func runs(t *testing.T, args ...string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0], args...)
 	cmd.Stderr = os.Stderr
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
-		return strings.HasPrefix(v, "BERTH_DATABASE_URL=") || strings.HasPrefix(v, "BERTH_KUBECONFIG=")
+		return strings.HasPrefix(v, "BERTH_DATABASE_URL=") || strings.HasPrefix(v, "BERTH_POOLER_URL=") || strings.HasPrefix(v, "BERTH_KUBECONFIG=")
 	})
 	cmd.Env = append(cmd.Env, mainVariable+"=1")
 	return cmd
@@ -61,6 +61,19 @@ func TestCommandFindsBothServers(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Dir(kubeconfig)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%s is left behind: %v", filepath.Dir(kubeconfig), err)
+	}
+}
+
+func TestCommandFindsThePoolerItAsksFor(t *testing.T) {
+	t.Parallel()
+	for flag, want := range map[string]string{"-pooler": "mode=cache_describe\n", "-pooler=false": "none\n"} {
+		out, err := runs(t, "-no-kubernetes", flag, "--", "sh", "-c", `echo "${BERTH_POOLER_URL:-none}"`).Output()
+		if code(t, err) != 0 {
+			t.Fatal(err)
+		}
+		if !strings.HasSuffix(string(out), want) {
+			t.Errorf("%s: BERTH_POOLER_URL = %q, want one that ends in %q", flag, out, want)
+		}
 	}
 }
 
