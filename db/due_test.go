@@ -119,6 +119,22 @@ func TestStartDeadline(t *testing.T) {
 	})
 }
 
+// Who waited for one that passes its start deadline keeps its place: the dequeue
+// that ends that one admits it, not who is behind it.
+func TestWatcherOfAnExpiredKeepsItsPlace(t *testing.T) {
+	t.Parallel()
+	d := newQueue(t, 1, "a", "b")
+	enqueue(t, d, berth.Request{Name: "late", StartDeadline: new(time.Now().Add(time.Hour)), Spec: spec([]string{"a"}, nil)})
+	enqueue(t, d, request("next", "a"))
+	enqueue(t, d, request("behind", "b"))
+	dispatch(t, d, 0)
+	checkWaits(t, d, "before", map[string]string{"late": "Dispatch", "next": "EarlierQueuedOverlap late a", "behind": "Dispatch"})
+	exec(t, d, "UPDATE backups SET start_deadline = clock_timestamp() - interval '1 s' WHERE name = 'late'")
+	if diff := cmp.Diff([]string{"next"}, names(dispatch(t, d, 1))); diff != "" {
+		t.Errorf("admitted (-want +got):\n%s", diff)
+	}
+}
+
 // A storage location that is down keeps its own backups waiting, however many
 // are in front, and nobody else's; when it is back they start.
 func TestUnavailableLocationHidesNobody(t *testing.T) {
