@@ -79,7 +79,7 @@ func newAudited(t *testing.T) *dbtest.Database {
 func TestAuditFindsPlantedViolations(t *testing.T) {
 	t.Parallel()
 	d := newAudited(t)
-	h := &holder{tb: t, conn: connect(t, d.URL)}
+	h := &holder{tb: t, conn: connect(t, d.Direct)}
 	checkAudit(t, h.conn, "a healthy queue")
 	// Nothing but the constraints of the schema stands against these.
 	const longAgo = "UPDATE backups SET enqueued_at = enqueued_at - interval '2 hours', order_key = order_key - interval '2 hours' WHERE name = 'behind'; " +
@@ -176,7 +176,7 @@ func TestAuditFindsIdleness(t *testing.T) {
 	if _, err := d.Dispatch(ctx, berth.DispatchRequest{Cluster: berth.DefaultCluster}); err != nil {
 		t.Fatal(err)
 	}
-	h := &holder{tb: t, conn: connect(t, d.URL)}
+	h := &holder{tb: t, conn: connect(t, d.Direct)}
 	checkAudit(t, h.conn, "a moment ago")
 	// All of it happened an hour ago. The events of then are dropped.
 	h.exec(`UPDATE backups SET created_at = created_at - interval '1 hour', enqueued_at = enqueued_at - interval '1 hour', order_key = order_key - interval '1 hour'`)
@@ -238,7 +238,7 @@ func TestWorkerStartsAnewAfterSilence(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	d := newQueue(t, 1)
-	h := &holder{tb: t, conn: connect(t, d.URL)}
+	h := &holder{tb: t, conn: connect(t, d.Direct)}
 	startedLongAgo := func() bool {
 		t.Helper()
 		if _, err := d.Renew(ctx, berth.DefaultCluster, "w", time.Hour, nil); err != nil {
@@ -263,7 +263,7 @@ func TestWorkerStartsAnewAfterSilence(t *testing.T) {
 // What reports read keeps its names, and each column says what it is.
 func TestReportColumns(t *testing.T) {
 	t.Parallel()
-	conn := connect(t, newQueue(t, 1).URL)
+	conn := connect(t, newQueue(t, 1).Direct)
 	type column struct{ View, Name, Type, Comment string }
 	var got []string
 	for _, c := range collect[column](t, conn, `
@@ -307,7 +307,7 @@ func TestAuditIsCheap(t *testing.T) {
 			d := newQueue(t, 4, "a")
 			enqueue(t, d, request("runs", "a"))
 			dispatch(t, d, 1)
-			h := &holder{tb: t, conn: connect(t, d.URL)}
+			h := &holder{tb: t, conn: connect(t, d.Direct)}
 			h.exec(fmt.Sprintf("INSERT INTO namespaces (cluster_id, name, present) SELECT 1, 'n' || g, true FROM generate_series(1, %d) g", backups))
 			h.exec(`INSERT INTO backups (id, cluster_id, name, phase, spec, location, created_at, enqueued_at, keep_for, order_key, claim, scope, evaluated, blocked_by, has_pattern, resolved, inventory_version)
 				SELECT gen_random_uuid(), 1, 'b' || n.id, 'Queued', '{}', 'default', t.at, t.at, '1h', t.at, ` + waiting + `, false, true, 1
@@ -337,7 +337,7 @@ func TestAuditIsCheap(t *testing.T) {
 func TestETACalibration(t *testing.T) {
 	t.Parallel()
 	d := newQueue(t, 10)
-	h := &holder{tb: t, conn: connect(t, d.URL)}
+	h := &holder{tb: t, conn: connect(t, d.Direct)}
 	for _, name := range []string{"early", "late", "waits", "overdue", "canceled", "retried"} {
 		enqueue(t, d, request(name, ""))
 	}

@@ -119,6 +119,34 @@ func TestStartDeadline(t *testing.T) {
 	})
 }
 
+// A backup of whatever scope that ends before it was due can be read, and so can
+// the list that it is in.
+func TestEndedBeforeItWasDue(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	d := newQueue(t, 1, "a", "b")
+	for name, s := range map[string]berth.Spec{
+		"everything": spec(nil, nil), "none": spec([]string{""}, nil), "some": spec([]string{"a"}, nil), "pattern": spec([]string{"?"}, nil),
+		"but-literal": spec(nil, []string{"a"}), "but-pattern": spec(nil, []string{"?"}),
+	} {
+		b, err := d.Enqueue(ctx, berth.Request{Name: name, NotBefore: new(time.Now().Add(time.Hour)), Spec: s})
+		if err != nil {
+			t.Fatal(err)
+		}
+		canceled, err := d.Cancel(ctx, b.ID, "")
+		if err != nil {
+			t.Fatalf("cancel %s: %v", name, err)
+		}
+		if canceled.Phase != berth.PhaseCanceled || len(canceled.Namespaces.Names)+len(canceled.Namespaces.Except) > 0 {
+			t.Errorf("%s is %s and claims %+v", name, canceled.Phase, canceled.Namespaces)
+		}
+	}
+	list, err := d.Backups(ctx, berth.ListOptions{Limit: 200})
+	if err != nil || len(list.Items) != 6 {
+		t.Errorf("%d in the list: %v", len(list.Items), err)
+	}
+}
+
 // Who waited for one that passes its start deadline keeps its place: the dequeue
 // that ends that one admits it, not who is behind it.
 func TestWatcherOfAnExpiredKeepsItsPlace(t *testing.T) {
