@@ -1,6 +1,12 @@
 package db
 
-import "maps"
+import (
+	"maps"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/berth-backup/berth"
+)
 
 // Statements are the embedded statements by name, for the test that prepares each.
 func Statements() map[string]string { return maps.Clone(statements) }
@@ -16,3 +22,21 @@ var (
 	EncodeCursor = encodeCursor
 	DecodeCursor = decodeCursor
 )
+
+// CollectBackups reads what the statement "running" gives, as the store does.
+var CollectBackups = collectBackups
+
+// CollectWaiting reads what the statement "waiting" gives, as the store does.
+func CollectWaiting(rows pgx.Rows) ([]berth.Backup, error) {
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[waitingRow])
+	if err != nil {
+		return nil, err
+	}
+	backups := make([]berth.Backup, len(found))
+	for i, row := range found {
+		if backups[i], err = row.backup(); err != nil {
+			return nil, err
+		}
+	}
+	return backups, nil
+}
