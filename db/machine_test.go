@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,41 +38,66 @@ func TestQueueMachine(t *testing.T) {
 			t.Fatalf("BERTH_SOAK: %v", err)
 		}
 	}
-	m := &machine{d: dbtest.New(t), taken: map[string]int{}}
-	m.conn = connect(t, m.d.Direct)
 	began := time.Now()
-	for m.steps < leastSteps || time.Since(began) < soak {
-		before := m.steps
-		rapid.Check(t, m.run)
-		if m.steps == before {
-			t.Fatal("a run of the machine took no step")
+	// While one waits for its database the other thinks.
+	machines := [2]*machine{}
+	t.Run("in", func(t *testing.T) {
+		for i := range machines {
+			m := &machine{d: dbtest.New(t), goal: leastSteps / len(machines), until: began.Add(soak), taken: map[string]int{}}
+			m.conn = connect(t, m.d.Direct)
+			machines[i] = m
+			t.Run(fmt.Sprint("database ", i), func(t *testing.T) {
+				t.Parallel()
+				for !m.enough() {
+					before := m.steps
+					rapid.Check(t, m.run)
+					if m.steps == before {
+						t.Fatal("a run of the machine took no step")
+					}
+				}
+				if hits := m.d.ConstraintHits(); len(hits) > 0 {
+					t.Errorf("constraints were hit: %v", hits)
+				}
+			})
+		}
+	})
+	steps, admitting, taken := 0, 0, map[string]int{}
+	for _, m := range machines {
+		steps += m.steps
+		admitting += m.admitting
+		for name, times := range m.taken {
+			taken[name] += times
 		}
 	}
 	took := time.Since(began)
-	t.Logf("%d steps in %v, %v a step; a dequeue admitted in %d of %d", m.steps, took.Round(time.Millisecond), (took / time.Duration(m.steps)).Round(time.Microsecond),
-		m.admitting, m.taken["dequeue"])
-	for _, name := range slices.Sorted(maps.Keys(m.taken)) {
-		t.Logf("%6d %s", m.taken[name], name)
-	}
+	t.Logf("%d steps in %v, %v a step", steps, took.Round(time.Millisecond), (took / time.Duration(max(1, steps))).Round(time.Microsecond))
+	t.Logf("%d of %d dequeues admitted", admitting, taken["dequeue"])
 	for _, a := range actions {
-		if m.taken[a.name] == 0 {
+		t.Logf("%6d × %s", taken[a.name], a.name)
+		if taken[a.name] == 0 {
 			t.Errorf("%s never took effect", a.name)
 		}
 	}
-	if hits := m.d.ConstraintHits(); len(hits) > 0 {
-		t.Errorf("constraints were hit: %v", hits)
+	if steps < leastSteps {
+		t.Errorf("%d steps, want %d at least", steps, leastSteps)
 	}
 }
 
-// machine is what all runs share: they come one after the other.
+// machine is a database and what its runs, one after the other, share.
 type machine struct {
 	d    *dbtest.Database
 	conn *pgx.Conn
-	runs atomic.Int64
 
-	steps, admitting int
-	taken            map[string]int
+	goal  int
+	until time.Time
+
+	runs, steps, admitting int
+	taken                  map[string]int
+	// failed says that rapid is looking for a shorter way to a failure.
+	failed bool
 }
+
+func (m *machine) enough() bool { return !m.failed && m.steps >= m.goal && time.Now().After(m.until) }
 
 // action is something that can be done to a cluster's queue. One that cannot be
 // done now skips.
@@ -90,26 +114,26 @@ var actions = []action{
 	{"dequeue", 18, (*world).dequeue},
 	{"mark", 5, (*world).mark},
 	{"mark all", 4, (*world).markAll},
-	{"start or finalize", 8, (*world).advance},
-	{"report progress", 1, (*world).progress},
-	{"finish", 9, (*world).finish},
+	{"start or finalize", 14, (*world).advance},
+	{"report progress", 2, (*world).progress},
+	{"finish", 12, (*world).finish},
 	{"release", 3, (*world).release},
 	{"reap", 5, (*world).reap},
 	{"write late", 2, (*world).writeLate},
 	{"cancel", 4, (*world).cancel},
 	{"retry", 4, (*world).retry},
 	{"edit", 8, (*world).edit},
-	{"pause", 2, (*world).pause},
-	{"resume", 3, (*world).resume},
-	{"limit", 4, (*world).limit},
+	{"pause", 1, (*world).pause},
+	{"resume", 10, (*world).resume},
+	{"limit", 3, (*world).limit},
 	{"cap", 2, (*world).cap},
 	{"worker goes", 1, (*world).workerGoes},
-	{"worker comes", 4, (*world).workerComes},
-	{"cluster answers", 3, (*world).clusterAnswers},
+	{"worker comes", 12, (*world).workerComes},
+	{"cluster answers", 8, (*world).clusterAnswers},
 	{"cluster is silent", 1, (*world).clusterIsSilent},
 	{"location goes", 1, (*world).locationGoes},
-	{"location comes", 3, (*world).locationComes},
-	{"namespace changes", 8, (*world).namespaceChanges},
+	{"location comes", 10, (*world).locationComes},
+	{"namespace changes", 6, (*world).namespaceChanges},
 	{"namespaces are listed", 3, (*world).namespacesAreListed},
 	{"time passes", 8, (*world).timePasses},
 	{"explain", 2, (*world).explain},
@@ -176,12 +200,18 @@ const enough = 8
 var machineNames = []string{"a", "b", "web-0", "web-1", "new-0"}
 
 func (m *machine) run(t *rapid.T) {
+	if m.enough() {
+		return
+	}
 	w := m.begin(t)
 	defer w.end(t)
-	// Several stretches, since one is short.
+	passed := false
+	defer func() { m.failed = m.failed || !passed }()
+	// Several stretches, since rapid makes short ones.
 	for range 5 {
 		t.Repeat(map[string]func(*rapid.T){"step": w.step})
 	}
+	passed = true
 }
 
 func (w *world) step(t *rapid.T) {
@@ -195,10 +225,10 @@ func (w *world) step(t *rapid.T) {
 }
 
 func (m *machine) begin(t *rapid.T) *world {
-	run := m.runs.Add(1)
+	m.runs++
 	w := &world{machine: m, ctx: context.Background(), next: drawAction()}
 	for i := range rapid.IntRange(1, 3).Draw(t, "clusters") {
-		c := &modelled{name: fmt.Sprintf("run-%d-%d", run, i), held: map[int64]berth.Claim{}}
+		c := &modelled{name: fmt.Sprintf("run-%d-%d", m.runs, i), held: map[int64]berth.Claim{}}
 		c.worker = "worker of " + c.name
 		w.must(t, m.d.AddCluster(w.ctx, c.name))
 		w.must(t, m.conn.QueryRow(w.ctx, "SELECT id FROM clusters WHERE name = $1", c.name).Scan(&c.id))
@@ -240,7 +270,7 @@ func (w *world) end(t *rapid.T) {
 	}
 	batch.Queue("DELETE FROM clusters WHERE id = ANY ($1)", ids)
 	w.must(t, w.conn.SendBatch(w.ctx, &batch).Close())
-	if w.runs.Load()%10 == 0 {
+	if w.runs%10 == 0 {
 		w.exec(t, "VACUUM")
 	}
 }

@@ -287,6 +287,9 @@ func (o oracle) differences(q berth.Queue) []string {
 // in the way, with what both need.
 func blockerDifference(s berth.Snapshot, w berth.Waiting, got berth.Blocker) string {
 	ignore := cmp.Options{cmpopts.IgnoreFields(berth.Blocker{}, "Since"), cmpopts.EquateEmpty()}
+	if cmp.Equal(w.BlockedBy, got, ignore) {
+		return ""
+	}
 	if w.BlockedBy.Backup == nil {
 		return cmp.Diff(w.BlockedBy, got, ignore)
 	}
