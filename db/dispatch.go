@@ -12,10 +12,6 @@ import (
 	"github.com/berth-backup/berth"
 )
 
-// staleBudget is how many claims one transaction resolves again: more would
-// hold the gate for longer than a person notices.
-const staleBudget = 256
-
 // markBudget is how many passes a look without room makes: what marks must not
 // keep those from the gate who admit.
 const markBudget = 20
@@ -56,14 +52,13 @@ func (s *Store) Dispatch(ctx context.Context, d berth.DispatchRequest) (berth.Di
 		}
 		total.Runs = append(total.Runs, done.runs...)
 		total.PassedOver = append(total.PassedOver, done.PassedOver...)
-		if len(done.runs) > 0 || !done.More && done.Stale == 0 && !turned || d.Want == 0 && pass == markBudget {
+		if len(done.runs) > 0 || !done.More && !turned || d.Want == 0 && pass == markBudget {
 			return total, nil
 		}
 	}
 }
 
 type dispatchPass struct {
-	Stale      int
 	More       bool
 	Admitted   []admitted
 	PassedOver []berth.PassedOver
@@ -95,13 +90,7 @@ func (s *Store) dispatchOnce(ctx context.Context, clusterID int32, d berth.Dispa
 	var pass dispatchPass
 	err := s.dequeue(ctx, clusterID, func(tx pgx.Tx) error {
 		pass = dispatchPass{}
-		if err := dispatchInto(ctx, tx, clusterID, d, &pass); err != nil {
-			return err
-		}
-		if pass.Stale == 0 {
-			return nil
-		}
-		return refreshStale(ctx, tx, d.Cluster, clusterID)
+		return dispatchInto(ctx, tx, clusterID, d, &pass)
 	})
 	if err != nil {
 		return dispatchPass{}, err
@@ -122,7 +111,7 @@ func dispatchInto(ctx context.Context, tx pgx.Tx, clusterID int32, d berth.Dispa
 	var told int
 	err := tx.QueryRow(ctx, statement("dispatch"), pgx.NamedArgs{
 		"cluster_id": clusterID, "want": d.Want, "worker": d.Worker, "lease_ttl": d.LeaseTTL,
-	}).Scan(&pass.Stale, &pass.More, &admitted, &passedOver, &told)
+	}).Scan(&pass.More, &admitted, &passedOver, &told)
 	if err != nil {
 		return err
 	}
@@ -133,24 +122,6 @@ func dispatchInto(ctx context.Context, tx pgx.Tx, clusterID int32, d berth.Dispa
 		return fmt.Errorf("read the backups passed over: %w", err)
 	}
 	return nil
-}
-
-// refreshStale resolves candidates again whose claim is older than the
-// inventory; the next pass looks at them.
-func refreshStale(ctx context.Context, tx pgx.Tx, clusterName string, clusterID int32) error {
-	c, err := findCluster(ctx, tx, clusterName)
-	if err != nil {
-		return err
-	}
-	rows, err := tx.Query(ctx, statement("stale_candidates"), pgx.NamedArgs{"cluster_id": clusterID, "budget": staleBudget})
-	if err != nil {
-		return fmt.Errorf("find stale claims: %w", err)
-	}
-	stale, err := pgx.CollectRows(rows, pgx.RowToStructByName[queuedSpec])
-	if err != nil {
-		return fmt.Errorf("find stale claims: %w", err)
-	}
-	return reclaim(ctx, tx, c, stale)
 }
 
 // Remark lets the next looks without room look at everyone in a cluster's queue

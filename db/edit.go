@@ -37,10 +37,11 @@ func (s *Store) Edit(ctx context.Context, id uuid.UUID, e berth.Edit) (berth.Bac
 		if errors.Is(err, pgx.ErrNoRows) {
 			return stateConflict(b, "does not wait any more: only a waiting backup can be edited")
 		}
-		if err != nil || phase != berth.PhaseQueued || b.Phase == berth.PhaseQueued {
+		if err != nil || phase != berth.PhaseQueued {
 			return err
 		}
-		// It was New and is due at once.
+		// It was New and is due at once, or it comes before others whose claims
+		// are amended already.
 		current, err := findCluster(ctx, tx, b.Cluster)
 		if err != nil {
 			return err

@@ -4,6 +4,7 @@ DROP FUNCTION has_live_worker(int, timestamptz);
 DROP FUNCTION is_reachable(clusters, timestamptz);
 DROP FUNCTION is_paused(clusters, timestamptz);
 DROP TABLE predictions;
+DROP TABLE amendments;
 DROP TABLE relooks;
 DROP INDEX backups_runs;
 DROP INDEX backups_deadline;

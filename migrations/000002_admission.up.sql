@@ -79,6 +79,19 @@ CREATE TABLE relooks (
     everyone   boolean NOT NULL DEFAULT false
 ) WITH (fillfactor = 50);
 
+-- While a change of a cluster's namespaces is worked into the claims of its
+-- queue, in the order of the queue: those behind this place may claim what was,
+-- and are neither admitted nor told what they wait for.
+CREATE TABLE amendments (
+    cluster_id int PRIMARY KEY REFERENCES clusters,
+    order_key  timestamptz NOT NULL,
+    seq        bigint NOT NULL,
+    -- The namespaces that changed, and of those the ones that the exclude label
+    -- came to or left; all of them where names is null.
+    names      text[],
+    relabelled text[] NOT NULL
+) WITH (fillfactor = 50);
+
 -- When a waiting backup was first expected to start; how right that was is the
 -- estimates' calibration.
 CREATE TABLE predictions (

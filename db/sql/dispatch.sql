@@ -25,7 +25,7 @@
 -- rows or for many reads them by their keys.
 WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at),
 cluster AS MATERIALIZED (
-    SELECT c.inventory_version, c.concurrent_backups, c.item_block_worker_count,
+    SELECT c.concurrent_backups, c.item_block_worker_count,
            is_paused(c, i.at) AS paused, is_reachable(c, i.at) AS reachable,
            (SELECT count(*) FROM backups r WHERE r.cluster_id = @cluster_id AND r.slot IS NOT NULL) AS running
       FROM clusters c, instant i WHERE c.id = @cluster_id),
@@ -36,22 +36,27 @@ free AS MATERIALIZED (
        AND NOT EXISTS (SELECT FROM backups r WHERE r.cluster_id = @cluster_id AND r.slot = s.slot)
      ORDER BY s.slot
      LIMIT (SELECT CASE WHEN paused THEN 0 ELSE greatest(0, least(@want::bigint, concurrent_backups - running)) END FROM cluster)),
+-- Behind this place claims may be older than the namespaces.
+amended AS MATERIALIZED (
+    SELECT coalesce(min(a.order_key), 'infinity') AS order_key, coalesce(min(a.seq), 0) AS seq FROM amendments a WHERE a.cluster_id = @cluster_id),
 open AS MATERIALIZED (SELECT l.name FROM storage_locations l WHERE l.cluster_id = @cluster_id AND l.available),
 fresh AS MATERIALIZED (
-    SELECT b.seq, b.order_key, b.wide, b.claim, b.location, b.evaluated, b.has_pattern, b.scope, b.inventory_version, b.start_deadline, b.first_ready_at,
+    SELECT b.seq, b.order_key, b.wide, b.claim, b.location, b.evaluated, b.has_pattern, b.scope, b.start_deadline, b.first_ready_at,
            b.blocked_by, b.blocked_since
       FROM backups b
      WHERE b.cluster_id = @cluster_id AND b.phase = 'Queued' AND b.blocked_by IS NULL AND b.resolved AND NOT b.evaluated
+       AND (b.order_key, b.seq) <= (SELECT order_key, seq FROM amended)
      ORDER BY b.order_key, b.seq
      LIMIT 256
        FOR NO KEY UPDATE SKIP LOCKED),
 known AS MATERIALIZED (
     SELECT k.* FROM open o CROSS JOIN LATERAL (
-        SELECT b.seq, b.order_key, b.wide, b.claim, b.location, b.evaluated, b.has_pattern, b.scope, b.inventory_version, b.start_deadline, b.first_ready_at,
+        SELECT b.seq, b.order_key, b.wide, b.claim, b.location, b.evaluated, b.has_pattern, b.scope, b.start_deadline, b.first_ready_at,
                b.blocked_by, b.blocked_since
           FROM backups b
          WHERE b.cluster_id = @cluster_id AND b.location = o.name
            AND b.phase = 'Queued' AND b.blocked_by IS NULL AND b.resolved AND b.evaluated
+           AND (b.order_key, b.seq) <= (SELECT order_key, seq FROM amended)
            AND ((SELECT reachable FROM cluster) OR NOT (b.has_pattern OR b.scope = 'everything-but'))
          ORDER BY b.order_key, b.seq
          LIMIT 32
@@ -70,18 +75,18 @@ stretch AS MATERIALIZED (
       FROM relook r CROSS JOIN LATERAL (
            SELECT q.* FROM backups q
             WHERE q.cluster_id = @cluster_id AND q.phase = 'Queued' AND (q.order_key, q.seq) >= (r.order_key, r.seq)
+              AND (q.order_key, q.seq) <= (SELECT order_key, seq FROM amended)
             ORDER BY q.order_key, q.seq
             LIMIT 256) b
      WHERE @want::int = 0),
 again AS MATERIALIZED (
-    SELECT b.seq, b.order_key, b.wide, b.claim, b.location, b.evaluated, b.has_pattern, b.scope, b.inventory_version, b.start_deadline, b.first_ready_at,
+    SELECT b.seq, b.order_key, b.wide, b.claim, b.location, b.evaluated, b.has_pattern, b.scope, b.start_deadline, b.first_ready_at,
            b.blocked_by, b.blocked_since
       FROM backups b
      WHERE b.seq = ANY (ARRAY (SELECT s.seq FROM stretch s WHERE s.due AND s.seq NOT IN (SELECT seq FROM fresh)))
        FOR NO KEY UPDATE SKIP LOCKED),
 looked_at AS MATERIALIZED (
     SELECT k.seq, k.order_key, k.evaluated, k.blocked_by, k.blocked_since,
-           k.has_pattern AND k.inventory_version <> (SELECT inventory_version FROM cluster) AS stale,
            k.location IN (SELECT name FROM open)
            AND ((SELECT reachable FROM cluster) OR NOT (k.has_pattern OR k.scope = 'everything-but'))
            AND (k.first_ready_at IS NOT NULL OR k.start_deadline IS NULL OR k.start_deadline > (SELECT at FROM instant)) AS admissible,
@@ -91,7 +96,7 @@ picked AS MATERIALIZED (
     SELECT f.slot, p.seq
       FROM (SELECT l.seq, row_number() OVER (ORDER BY l.order_key, l.seq) AS n
               FROM looked_at l
-             WHERE l.witness IS NULL AND NOT l.stale AND l.admissible
+             WHERE l.witness IS NULL AND l.admissible
                AND NOT EXISTS (SELECT FROM ends e WHERE (e.order_key, e.seq) < (l.order_key, l.seq))) p
       JOIN free f USING (n)),
 admitted AS (
@@ -125,7 +130,7 @@ leased AS (
     SELECT a.seq, a.cluster_id, a.fence, a.worker, i.at + @lease_ttl::interval FROM admitted a, instant i),
 noted AS MATERIALIZED (
     SELECT l.seq, l.witness, l.blocked_since FROM looked_at l
-     WHERE NOT l.stale AND (NOT l.evaluated OR l.witness IS DISTINCT FROM l.blocked_by) AND l.seq NOT IN (SELECT seq FROM picked)),
+     WHERE (NOT l.evaluated OR l.witness IS DISTINCT FROM l.blocked_by) AND l.seq NOT IN (SELECT seq FROM picked)),
 marked AS (
     UPDATE backups b
        SET evaluated = true, blocked_by = n.witness, blocked_since = CASE WHEN n.witness IS NOT NULL THEN i.at END
@@ -178,15 +183,14 @@ looking_on AS (
 looked_again AS (
     DELETE FROM relooks WHERE cluster_id = @cluster_id AND EXISTS (SELECT FROM relook) AND NOT EXISTS (SELECT FROM further)),
 rest AS MATERIALIZED (
-    SELECT (SELECT count(*) FROM looked_at WHERE stale) AS stale,
-           (SELECT count(*) FROM fresh) = 256
+    SELECT (SELECT count(*) FROM fresh) = 256
            OR EXISTS (SELECT FROM ends) AND (SELECT count(*) FROM picked) < (SELECT count(*) FROM free)
            OR @want::int = 0 AND EXISTS (SELECT FROM further) AS more),
 -- What was admitted is given out at once; somebody goes on with the rest.
 told AS (
     SELECT pg_notify('berth_queue', @cluster_id::int::text) FROM rest
-     WHERE (more OR stale > 0) AND EXISTS (SELECT FROM picked))
-SELECT r.stale, r.more,
+     WHERE more AND EXISTS (SELECT FROM picked))
+SELECT r.more,
        (SELECT coalesce(jsonb_agg(to_jsonb(a) ORDER BY a.order_key, a.seq), '[]') FROM admitted a) AS admitted,
        (SELECT coalesce(jsonb_agg(jsonb_build_object('name', w.name, 'witness', w.witness,
                    'shared', shared_names(w.cluster_id, w.claim, w.wide, w.witness_claim, w.witness_wide))), '[]') FROM waiting w) AS passed_over,

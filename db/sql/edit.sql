@@ -30,8 +30,8 @@ freed AS (DELETE FROM claims USING edited e WHERE claims.seq = e.seq AND e.phase
 left_over AS (
     INSERT INTO departures (cluster_id, seq)
     SELECT e.cluster_id, e.seq FROM edited e
-     WHERE EXISTS (SELECT FROM backups w WHERE w.blocked_by = e.seq
-                      AND (e.phase = 'New' OR (w.order_key, w.seq) < (e.order_key, e.seq)))
+     WHERE (SELECT true FROM backups w WHERE w.blocked_by = e.seq
+               AND (e.phase = 'New' OR (w.order_key, w.seq) < (e.order_key, e.seq)) LIMIT 1)
     ON CONFLICT DO NOTHING),
 logged AS (
     INSERT INTO events (at, cluster_id, seq, from_phase, to_phase, reason, message, attempt, detail)
