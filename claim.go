@@ -65,9 +65,9 @@ func shareAName(a, b []string) bool {
 	return false
 }
 
-// Shared names the namespaces that both claim, sorted, at most MaxShared. known
-// are the cluster's namespaces, sorted: two that claim all but some share more
-// than can be named, and of those the ones that are known are.
+// Shared names the namespaces that both claim, sorted, at most MaxShared; not to
+// be changed. known are the cluster's namespaces, sorted: two that claim all but
+// some share more than can be named, and of those the ones that are known are.
 func (c Claim) Shared(d Claim, known []string) []string {
 	candidates := known
 	switch {
@@ -75,6 +75,9 @@ func (c Claim) Shared(d Claim, known []string) []string {
 		candidates = c.Names
 	case !d.All:
 		candidates = d.Names
+	}
+	if c.takesAll(candidates) && d.takesAll(candidates) {
+		return candidates[:min(len(candidates), MaxShared)]
 	}
 	var shared []string
 	for _, name := range candidates {
@@ -86,6 +89,14 @@ func (c Claim) Shared(d Claim, known []string) []string {
 		}
 	}
 	return shared
+}
+
+// takesAll says at a glance that every one of the names is claimed.
+func (c Claim) takesAll(names []string) bool {
+	if c.All {
+		return len(c.Names) == 0
+	}
+	return len(c.Names) > 0 && len(names) == len(c.Names) && &names[0] == &c.Names[0]
 }
 
 // inventory tells many scopes' claims on the same namespaces: what Scope.Claim

@@ -19,6 +19,8 @@ const (
 
 	// LabelExclude keeps an object or a namespace out of every backup when "true" (Velero's).
 	LabelExclude = "velero.io/exclude-from-backup"
+	// LabelSchedule holds the name of the schedule that a backup comes from (Velero's).
+	LabelSchedule = "velero.io/schedule-name"
 	// LabelStorageLocation holds the name of a backup's location (Velero's).
 	LabelStorageLocation = "velero.io/storage-location"
 )

@@ -17,6 +17,8 @@ import (
 type Pattern struct {
 	text  string
 	match *regexp.Regexp // nil for a literal
+	// prefix starts whatever matches: what is told at a glance is not matched.
+	prefix string
 }
 
 // ParsePattern reads one entry. It refuses what Velero's check refuses (**, any
@@ -45,7 +47,7 @@ func ParsePattern(text string) (Pattern, error) {
 	if err != nil {
 		return Pattern{}, fmt.Errorf("%q: %w", text, err)
 	}
-	return Pattern{text: text, match: match}, nil
+	return Pattern{text: text, match: match, prefix: text[:strings.IndexAny(text, "*?[")]}, nil
 }
 
 // checkNamespaceName applies the rule for namespace names to a pattern, each
@@ -123,7 +125,7 @@ func (p Pattern) Match(name string) bool {
 	if p.match == nil {
 		return p.text == name && name != ""
 	}
-	return p.match.MatchString(name)
+	return strings.HasPrefix(name, p.prefix) && p.match.MatchString(name)
 }
 
 // ScopeKind tells the shapes of a scope apart.

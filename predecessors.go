@@ -1,5 +1,10 @@
 package berth
 
+import (
+	"math/bits"
+	"strings"
+)
+
 // predecessors finds, among backups that were put behind each other, those that
 // overlap the next one. Backups are numbered from 0 as they are added. It does
 // what comparing the next one with all before it does, and takes about as long
@@ -7,9 +12,11 @@ package berth
 type predecessors struct {
 	claims []Claim
 	// byName are the backups that claim a name, of those that claim some.
-	byName map[string][]int
+	byName map[string]*claimants
 	// some counts those that claim some names, at least one.
 	some int
+	// alike are, by the names that they claim, those that claim some.
+	alike map[string]*alike
 	// wide are those that claim all but some.
 	wide []int
 	// holes are, by name, the wide ones that leave the name out, as places in wide.
@@ -17,6 +24,25 @@ type predecessors struct {
 	// seen holds, by backup, the last question in which it was counted.
 	seen     []int
 	question int
+}
+
+// claimants are the backups that claim one name.
+type claimants struct {
+	list []int
+	// set has a bit for each of the list; nil while they are few.
+	set []uint64
+	// alike are the different claims among them.
+	alike []*alike
+}
+
+// fewClaimants are so many that counting them one by one is as good.
+const fewClaimants = 64
+
+// alike are the backups that claim the same names.
+type alike struct {
+	claim Claim
+	count int
+	seen  int
 }
 
 // holes are the wide backups that leave one name out.
@@ -27,7 +53,7 @@ type holes struct {
 }
 
 func newPredecessors() *predecessors {
-	return &predecessors{byName: map[string][]int{}, holes: map[string]*holes{}}
+	return &predecessors{byName: map[string]*claimants{}, alike: map[string]*alike{}, holes: map[string]*holes{}}
 }
 
 func (p *predecessors) add(c Claim) {
@@ -39,11 +65,53 @@ func (p *predecessors) add(c Claim) {
 		p.addHoles(c.Names, len(p.wide))
 		p.wide = append(p.wide, number)
 	case len(c.Names) > 0:
-		p.some++
-		for _, name := range c.Names {
-			p.byName[name] = append(p.byName[name], number)
+		p.addSome(c, number)
+	}
+}
+
+func (p *predecessors) addSome(c Claim, number int) {
+	p.some++
+	key := strings.Join(c.Names, ",")
+	same, isKnown := p.alike[key]
+	if !isKnown {
+		same = &alike{claim: c}
+		p.alike[key] = same
+	}
+	same.count++
+	for _, name := range c.Names {
+		of := p.byName[name]
+		if of == nil {
+			of = &claimants{}
+			p.byName[name] = of
+		}
+		of.add(number)
+		if !isKnown {
+			of.alike = append(of.alike, same)
 		}
 	}
+}
+
+func (c *claimants) add(number int) {
+	c.list = append(c.list, number)
+	switch {
+	case c.set != nil:
+		c.mark(number)
+	case len(c.list) > fewClaimants:
+		for _, n := range c.list {
+			c.mark(n)
+		}
+	}
+}
+
+func (c *claimants) mark(number int) {
+	for len(c.set) <= number/64 {
+		c.set = append(c.set, 0)
+	}
+	c.set[number/64] |= 1 << (number % 64)
+}
+
+func (c *claimants) has(number int) bool {
+	return number/64 < len(c.set) && c.set[number/64]&(1<<(number%64)) != 0
 }
 
 func (p *predecessors) addHoles(names []string, place int) {
@@ -67,8 +135,8 @@ func (p *predecessors) last(c Claim) int {
 	}
 	last := -1
 	for _, name := range c.Names {
-		if claimants := p.byName[name]; len(claimants) > 0 {
-			last = max(last, claimants[len(claimants)-1])
+		if of := p.byName[name]; of != nil {
+			last = max(last, of.list[len(of.list)-1])
 		}
 		if place := p.lastWideWith(name); place >= 0 {
 			last = max(last, p.wide[place])
@@ -110,10 +178,15 @@ func (p *predecessors) countInside(c Claim) int {
 	p.question++
 	inside := 0
 	for _, hole := range c.Names {
-		for _, number := range p.byName[hole] {
-			if p.firstSeen(number) && !p.claims[number].Overlaps(c) {
-				inside++
+		of := p.byName[hole]
+		if of == nil {
+			continue
+		}
+		for _, same := range of.alike {
+			if same.seen != p.question && !same.claim.Overlaps(c) {
+				inside += same.count
 			}
+			same.seen = p.question
 		}
 	}
 	return inside
@@ -124,7 +197,7 @@ func (p *predecessors) countWide(names []string) int {
 	if len(names) == 0 {
 		return 0
 	}
-	fewest := []int(nil)
+	var fewest []int
 	for i, name := range names {
 		h := p.holes[name]
 		if h == nil {
@@ -146,28 +219,59 @@ func (p *predecessors) countWide(names []string) int {
 	return len(p.wide) - leaveAllOut
 }
 
-// countSome counts those of some names that claim one of these.
+// countSome counts those of some names that claim one of these: those of names
+// with many claimants by their sets, the others one by one.
 func (p *predecessors) countSome(names []string) int {
-	if len(names) == 1 {
-		return len(p.byName[names[0]])
+	var many, few []*claimants
+	for _, name := range names {
+		switch of := p.byName[name]; {
+		case of == nil:
+		case of.set != nil:
+			many = append(many, of)
+		default:
+			few = append(few, of)
+		}
 	}
 	p.question++
-	count := 0
-	for _, name := range names {
-		for _, number := range p.byName[name] {
-			if p.firstSeen(number) {
+	count := countUnion(many)
+	for _, of := range few {
+		for _, number := range of.list {
+			if p.seen[number] != p.question && !anyHas(many, number) {
 				count++
 			}
+			p.seen[number] = p.question
 		}
 	}
 	return count
 }
 
-// firstSeen says whether this question has not met the backup before.
-func (p *predecessors) firstSeen(number int) bool {
-	if p.seen[number] == p.question {
-		return false
+func anyHas(sets []*claimants, number int) bool {
+	for _, of := range sets {
+		if of.has(number) {
+			return true
+		}
 	}
-	p.seen[number] = p.question
-	return true
+	return false
+}
+
+// countUnion counts what is in one of the sets at least.
+func countUnion(sets []*claimants) int {
+	if len(sets) == 1 {
+		return len(sets[0].list)
+	}
+	longest := 0
+	for _, of := range sets {
+		longest = max(longest, len(of.set))
+	}
+	count := 0
+	for word := range longest {
+		var union uint64
+		for _, of := range sets {
+			if word < len(of.set) {
+				union |= of.set[word]
+			}
+		}
+		count += bits.OnesCount64(union)
+	}
+	return count
 }
