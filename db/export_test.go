@@ -16,3 +16,7 @@ var (
 	EncodeCursor = encodeCursor
 	DecodeCursor = decodeCursor
 )
+
+// Unguard takes away what keeps transactions on one queue apart: the gate and
+// SERIALIZABLE.
+func (s *Store) Unguard() { s.apart = apart{dequeue: beginCommitted} }

@@ -20,6 +20,8 @@ import (
 // Store is one database. It is safe for concurrent use.
 type Store struct {
 	pool *pgxpool.Pool
+	// apart is how dequeues are kept from one another.
+	apart apart
 
 	mu      sync.Mutex
 	retries map[string]int
@@ -46,7 +48,7 @@ func Open(ctx context.Context, databaseURL string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the database URL: %w", err)
 	}
-	s := &Store{pool: pool, retries: map[string]int{}, hits: map[string]int{}}
+	s := &Store{pool: pool, apart: apart{gate: true, dequeue: beginSerializable}, retries: map[string]int{}, hits: map[string]int{}}
 	if err := s.Ready(ctx); err != nil {
 		pool.Close()
 		return nil, err

@@ -38,9 +38,16 @@ const (
 	beginSnapshot     = "begin isolation level repeatable read read only" + timeouts
 )
 
+// apart is how transactions on one queue are kept apart. Tests take it away to
+// see that it is needed.
+type apart struct {
+	gate    bool
+	dequeue string // how a dequeue begins
+}
+
 // dequeue runs do in a SERIALIZABLE transaction behind the cluster's gate.
 func (s *Store) dequeue(ctx context.Context, clusterID int32, do func(pgx.Tx) error) error {
-	return s.again(ctx, func() error { return s.transact(ctx, beginSerializable, &clusterID, do) })
+	return s.again(ctx, func() error { return s.transact(ctx, s.apart.dequeue, &clusterID, do) })
 }
 
 // gated runs do in a READ COMMITTED transaction behind the cluster's gate.
@@ -70,7 +77,7 @@ func (s *Store) transact(ctx context.Context, begin string, gateOf *int32, do fu
 			err = errors.Join(err, fmt.Errorf("roll back: %w", rollback))
 		}
 	}()
-	if gateOf != nil {
+	if gateOf != nil && s.apart.gate {
 		// Sent alone and unprepared: in one batch with the next statement, or
 		// after a parse, the snapshot would be older than the wait.
 		gate := fmt.Sprintf("lock table dispatch_gate_%d in exclusive mode", *gateOf%gates)
