@@ -37,7 +37,8 @@ func (s *Store) Dispatch(ctx context.Context, d berth.DispatchRequest) (berth.Di
 			if err := s.turn(ctx, c); err != nil {
 				return total, fmt.Errorf("dequeue from cluster %s: %w", d.Cluster, err)
 			}
-			candidates = true
+			// Who waited for one that passed its deadline comes before those behind it.
+			candidates, departures = true, true
 		}
 		if departures {
 			if _, err := s.releaseStaleWatchers(ctx, c.ID); err != nil {

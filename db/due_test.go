@@ -119,6 +119,50 @@ func TestStartDeadline(t *testing.T) {
 	})
 }
 
+// A backup of whatever scope that ends before it was due can be read, and so can
+// the list that it is in.
+func TestEndedBeforeItWasDue(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	d := newQueue(t, 1, "a", "b")
+	for name, s := range map[string]berth.Spec{
+		"everything": spec(nil, nil), "none": spec([]string{""}, nil), "some": spec([]string{"a"}, nil), "pattern": spec([]string{"?"}, nil),
+		"but-literal": spec(nil, []string{"a"}), "but-pattern": spec(nil, []string{"?"}),
+	} {
+		b, err := d.Enqueue(ctx, berth.Request{Name: name, NotBefore: new(time.Now().Add(time.Hour)), Spec: s})
+		if err != nil {
+			t.Fatal(err)
+		}
+		canceled, err := d.Cancel(ctx, b.ID, "")
+		if err != nil {
+			t.Fatalf("cancel %s: %v", name, err)
+		}
+		if canceled.Phase != berth.PhaseCanceled || len(canceled.Namespaces.Names)+len(canceled.Namespaces.Except) > 0 {
+			t.Errorf("%s is %s and claims %+v", name, canceled.Phase, canceled.Namespaces)
+		}
+	}
+	list, err := d.Backups(ctx, berth.ListOptions{Limit: 200})
+	if err != nil || len(list.Items) != 6 {
+		t.Errorf("%d in the list: %v", len(list.Items), err)
+	}
+}
+
+// Who waited for one that passes its start deadline keeps its place: the dequeue
+// that ends that one admits it, not who is behind it.
+func TestWatcherOfAnExpiredKeepsItsPlace(t *testing.T) {
+	t.Parallel()
+	d := newQueue(t, 1, "a", "b")
+	enqueue(t, d, berth.Request{Name: "late", StartDeadline: new(time.Now().Add(time.Hour)), Spec: spec([]string{"a"}, nil)})
+	enqueue(t, d, request("next", "a"))
+	enqueue(t, d, request("behind", "b"))
+	dispatch(t, d, 0)
+	checkWaits(t, d, "before", map[string]string{"late": "Dispatch", "next": "EarlierQueuedOverlap late a", "behind": "Dispatch"})
+	exec(t, d, "UPDATE backups SET start_deadline = clock_timestamp() - interval '1 s' WHERE name = 'late'")
+	if diff := cmp.Diff([]string{"next"}, names(dispatch(t, d, 1))); diff != "" {
+		t.Errorf("admitted (-want +got):\n%s", diff)
+	}
+}
+
 // A storage location that is down keeps its own backups waiting, however many
 // are in front, and nobody else's; when it is back they start.
 func TestUnavailableLocationHidesNobody(t *testing.T) {

@@ -117,30 +117,16 @@ func (r backupRow) setting(reason berth.WaitReason) (setting string, since *time
 	case berth.WaitBackOff:
 		return "retryAt=" + timestamp(*r.RetryAt), nil
 	case berth.WaitQueuePaused:
-		return r.pause(), r.PausedSince
+		pause := berth.Pause{Reason: r.PauseReason, By: r.PausedBy, Until: r.PausedUntil}
+		return pause.String(), r.PausedSince
 	case berth.WaitClusterUnreachable:
-		return "cluster=" + r.Cluster, r.SeenAt
+		return "", r.SeenAt
 	case berth.WaitStorageUnavailable:
 		return "storageLocation=" + r.Location, r.LocationReachedAt
 	case berth.WaitNoFreeSlot:
 		return fmt.Sprintf("concurrentBackups=%d", r.ConcurrentBackups), nil
 	}
 	return "", nil
-}
-
-// pause says why, by whom and until when the queue is paused.
-func (r backupRow) pause() string {
-	text := "paused"
-	if r.PausedUntil != nil {
-		text += " until " + timestamp(*r.PausedUntil)
-	}
-	if r.PausedBy != "" {
-		text += " by " + r.PausedBy
-	}
-	if r.PauseReason != "" {
-		text += ": " + r.PauseReason
-	}
-	return text
 }
 
 func timestamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }

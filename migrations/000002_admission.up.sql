@@ -161,7 +161,8 @@ SELECT b.seq, b.id, b.cluster_id, c.name AS cluster, b.name, b.phase, b.reason, 
        b.wide AND b.phase <> 'New' AS wide, b.contents, b.attempt, b.max_attempts, b.slot, b.worker,
        b.warnings, b.errors, b.validation_errors, b.failure_reason,
        CASE WHEN b.scope = 'some' AND b.resolved THEN claim_names(b.claim) ELSE '{}' END AS names,
-       CASE WHEN b.scope = 'everything-but' AND b.resolved AND b.phase <> 'New'
+       -- One that is not due claims nothing, and so does one that ended before it was.
+       CASE WHEN b.scope = 'everything-but' AND b.resolved AND b.claim <> '{}'
             THEN claim_names(claim_everything(b.cluster_id) - b.claim) ELSE '{}' END AS except_names,
        p.items_backed_up, p.total_items, p.bytes, p.updated_at AS progress_at,
        w.id AS blocker_id, w.name AS blocker_name,

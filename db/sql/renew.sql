@@ -1,9 +1,11 @@
 -- Renews all of a worker's leases and the worker itself, and gives back those
 -- that are still its own. The rows are locked in the order in which the reaper
--- locks them.
+-- locks them. A worker that was silent for longer than its lease starts anew.
 WITH alive AS (
     INSERT INTO workers (id, cluster_id, expires_at) VALUES (@worker, @cluster_id, clock_timestamp() + @ttl::interval)
-    ON CONFLICT (id) DO UPDATE SET cluster_id = excluded.cluster_id, expires_at = excluded.expires_at),
+    ON CONFLICT (id) DO UPDATE SET cluster_id = excluded.cluster_id, expires_at = excluded.expires_at,
+        started_at = CASE WHEN workers.expires_at > excluded.started_at AND workers.cluster_id = excluded.cluster_id
+                          THEN workers.started_at ELSE excluded.started_at END),
 own AS MATERIALIZED (
     SELECT l.seq FROM leases l JOIN unnest(@seqs::bigint[], @fences::bigint[]) AS held (seq, fence) USING (seq, fence)
      ORDER BY l.seq FOR NO KEY UPDATE OF l),
