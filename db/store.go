@@ -20,6 +20,8 @@ import (
 // Store is one database. It is safe for concurrent use.
 type Store struct {
 	pool *pgxpool.Pool
+	// gateHeld, if set, learns how long each transaction held its gate.
+	gateHeld func(time.Duration)
 
 	mu      sync.Mutex
 	retries map[string]int

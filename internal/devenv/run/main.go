@@ -33,6 +33,7 @@ func init() {
 func main() {
 	postgres := flag.String("postgres", "", "major `version` of Postgres, or the folder of its binaries (default: what is found)")
 	noKubernetes := flag.Bool("no-kubernetes", false, "start no Kubernetes API")
+	durable := flag.Bool("durable", false, "let every commit of Postgres reach the disk, as for a measurement")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: run [flags] -- command [argument ...]")
 		flag.PrintDefaults()
@@ -42,7 +43,7 @@ func main() {
 		flag.Usage()
 		os.Exit(2)
 	}
-	code, err := run(*postgres, !*noKubernetes, flag.Args())
+	code, err := run(postgresChoice{version: *postgres, durable: *durable}, !*noKubernetes, flag.Args())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "run:", err)
 		code = max(code, 1)
@@ -51,7 +52,7 @@ func main() {
 }
 
 // run starts the servers, runs the command and stops the servers.
-func run(postgres string, withKubernetes bool, args []string) (code int, err error) {
+func run(postgres postgresChoice, withKubernetes bool, args []string) (code int, err error) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	orphaned := devenv.Orphaned()
@@ -72,7 +73,7 @@ type environment struct {
 
 // start starts both servers at once. It gives up on a signal and when the parent
 // dies; what has started by then is in the environment.
-func start(signals <-chan os.Signal, orphaned <-chan struct{}, postgres string, withKubernetes bool) (env environment, err error) {
+func start(signals <-chan os.Signal, orphaned <-chan struct{}, postgres postgresChoice, withKubernetes bool) (env environment, err error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	var both sync.WaitGroup
@@ -106,12 +107,18 @@ func start(signals <-chan os.Signal, orphaned <-chan struct{}, postgres string, 
 	return env, nil
 }
 
-func startPostgres(ctx context.Context, version string) (*devenv.Postgres, error) {
-	bin, err := devenv.PostgresBin(ctx, version)
+// postgresChoice is which Postgres the command gets.
+type postgresChoice struct {
+	version string // the major one, or the folder of its binaries
+	durable bool
+}
+
+func startPostgres(ctx context.Context, choice postgresChoice) (*devenv.Postgres, error) {
+	bin, err := devenv.PostgresBin(ctx, choice.version)
 	if err != nil {
 		return nil, err
 	}
-	return devenv.StartPostgres(ctx, devenv.PostgresOptions{BinDir: bin, Progress: os.Stderr})
+	return devenv.StartPostgres(ctx, devenv.PostgresOptions{BinDir: bin, Durable: choice.durable, Progress: os.Stderr})
 }
 
 func (e environment) variables() []string {
