@@ -35,6 +35,7 @@ func benchQueueCommand() *cobra.Command {
 			if err := errors.Join(requireDatabase(options.DatabaseURL), options.Check()); err != nil {
 				return err
 			}
+			options.Progress = cmd.ErrOrStderr()
 			out := cmd.OutOrStdout()
 			switch output {
 			case "json":

@@ -5,13 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime"
-	"strings"
 )
 
 // Header says on what a run was measured.
 type Header struct {
-	Berth             string `json:"berth"`
 	Cores             int    `json:"cores"`
 	Postgres          string `json:"postgres"`
 	Fsync             string `json:"fsync"`
@@ -19,6 +16,9 @@ type Header struct {
 	SharedBuffers     string `json:"shared_buffers"`
 	Go                string `json:"go"`
 	Iterations        int    `json:"iterations"`
+	// Databases is what the names of the run's databases begin with: should the
+	// run be killed, they are left behind.
+	Databases string `json:"databases"`
 }
 
 // Cell is one measure of one shape of a queue at one depth.
@@ -94,7 +94,5 @@ func ReadReport(r io.Reader) (Report, error) {
 
 func (h Header) String() string {
 	return fmt.Sprintf("%d cores, Postgres %s, fsync %s, synchronous_commit %s, shared_buffers %s, %s, %d iterations",
-		h.Cores, h.Postgres, h.Fsync, h.SynchronousCommit, h.SharedBuffers, strings.TrimPrefix(h.Go, "go version "), h.Iterations)
+		h.Cores, h.Postgres, h.Fsync, h.SynchronousCommit, h.SharedBuffers, h.Go, h.Iterations)
 }
-
-func cores() int { return runtime.NumCPU() }

@@ -18,9 +18,6 @@ const cycleTime = 10 * time.Second
 // clientsOfTwo are those of each of two clusters.
 const clientsOfTwo = 4
 
-// twoClusters has a queue of its own in each.
-var twoClusters = shape{name: "two-clusters", limit: 5, hold: 5, scope: func(i, _ int) scope { return own(i) }}
-
 // cyclesOf measures clients that each end a running backup and dequeue: how many
 // backups start and end a second. None join the queue meanwhile.
 func (b *bench) cyclesOf(clients int) func(context.Context, *queue) error {
@@ -48,7 +45,8 @@ func (b *bench) twoClusters(ctx context.Context, s shape, depth int, r *record) 
 			return err
 		}
 		queues = append(queues, q)
-		if err := errors.Join(q.fill(ctx), q.holdRuns(ctx), q.vacuum(ctx)); err != nil {
+		err = r.warmUp(func() error { return errors.Join(q.fill(ctx), q.holdRuns(ctx), q.vacuum(ctx)) })
+		if err != nil {
 			return err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"slices"
 	"strconv"
@@ -43,6 +44,8 @@ type QueueOptions struct {
 	// Header and Cell are called with what is known, as soon as it is.
 	Header func(Header) error
 	Cell   func(Cell) error
+	// Progress gets a line for each shape and depth that is done.
+	Progress io.Writer
 }
 
 // Check says what is wrong with the options; nil if nothing is.
@@ -76,8 +79,7 @@ type bench struct {
 	scratch *scratch
 }
 
-// Queue measures each shape at each depth, then an empty queue and two clusters
-// in one database.
+// Queue measures each shape at each depth.
 func Queue(ctx context.Context, o QueueOptions) (err error) {
 	if err := o.Check(); err != nil {
 		return err
@@ -96,43 +98,40 @@ func Queue(ctx context.Context, o QueueOptions) (err error) {
 		return err
 	}
 	b := &bench{QueueOptions: o, scratch: s}
-	if err := b.report(empty, 0, b.empty)(ctx); err != nil {
-		return err
-	}
-	for _, depth := range o.Depths {
-		for _, shape := range shapes {
-			if !slices.Contains(o.Shapes, shape.name) {
-				continue
-			}
-			if err := b.report(shape, depth, b.shape)(ctx); err != nil {
-				return err
-			}
+	for _, shape := range shapes {
+		depths := o.Depths
+		if shape.name == emptyName {
+			depths = []int{0}
 		}
-		if err := b.report(twoClusters, depth, b.twoClusters)(ctx); err != nil {
-			return err
+		if !slices.Contains(o.Shapes, shape.name) {
+			continue
+		}
+		for _, depth := range depths {
+			if err := b.cell(ctx, shape, depth); err != nil {
+				return fmt.Errorf("measure %s at %d: %w", shape.name, depth, err)
+			}
 		}
 	}
 	return nil
 }
 
-// report measures one shape at one depth and tells its cells.
-func (b *bench) report(s shape, depth int, measure func(context.Context, shape, int, *record) error) func(context.Context) error {
-	return func(ctx context.Context) error {
-		r := newRecord()
-		if err := measure(ctx, s, depth, r); err != nil {
-			return fmt.Errorf("measure %s at %d: %w", s.name, depth, err)
-		}
-		for _, c := range r.cells(s.name, depth) {
-			if err := b.Cell(c); err != nil {
-				return err
-			}
-		}
-		return nil
+// cell measures one shape at one depth and tells what came out.
+func (b *bench) cell(ctx context.Context, s shape, depth int) error {
+	r, started := newRecord(), time.Now()
+	if err := s.measure(b, ctx, s, depth, r); err != nil {
+		return err
 	}
+	for _, c := range r.cells(s.name, depth) {
+		if err := b.Cell(c); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(b.Progress, "%s at %d: measured in %.0f s\n", s.name, depth, time.Since(started).Seconds())
+	return err
 }
 
-// shape takes every measure on a copy of one seeded queue.
-func (b *bench) shape(ctx context.Context, s shape, depth int, r *record) error {
+// single takes every measure of one cluster, each on a copy of one seeded queue.
+func (b *bench) single(ctx context.Context, s shape, depth int, r *record) error {
 	original, err := b.seed(ctx, s, depth, r)
 	if err != nil {
 		return err

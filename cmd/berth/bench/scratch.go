@@ -37,7 +37,7 @@ func newScratch(ctx context.Context, databaseURL string) (*scratch, error) {
 
 // header says what the server is.
 func (s *scratch) header(ctx context.Context) (Header, error) {
-	h := Header{Cores: cores(), Go: runtime.Version()}
+	h := Header{Cores: runtime.NumCPU(), Go: runtime.Version(), Databases: s.prefix}
 	err := s.server.QueryRow(ctx, `SELECT current_setting('server_version'), current_setting('fsync'),
 		current_setting('synchronous_commit'), current_setting('shared_buffers')`).
 		Scan(&h.Postgres, &h.Fsync, &h.SynchronousCommit, &h.SharedBuffers)

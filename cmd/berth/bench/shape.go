@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -19,6 +20,8 @@ type shape struct {
 	// waking is what a backup asks for that may start at once, whatever waits;
 	// nil where no place is free.
 	waking []string
+	// measure takes the shape's measures at one depth.
+	measure func(b *bench, ctx context.Context, s shape, depth int, r *record) error
 }
 
 // scope is which namespaces a backup asks for.
@@ -38,19 +41,19 @@ var shapes = []shape{
 	{
 		// No two share a namespace, and places are free.
 		name: "disjoint", limit: 5, hold: 1,
-		scope: func(i, _ int) scope { return own(i) },
+		scope: func(i, _ int) scope { return own(i) }, measure: (*bench).single,
 	},
 	{
 		// Each asks for one to three of fifty namespaces.
 		name: "50-namespaces", limit: 64, hold: someNamespaces,
 		scope:  func(i, _ int) scope { return scope{includes: fewOfFifty(i)} },
-		waking: []string{"free"},
+		waking: []string{"free"}, measure: (*bench).single,
 	},
 	{
 		// All ask for one namespace, which a running backup holds.
 		name: "hot", limit: 2, hold: 1,
 		scope:  func(int, int) scope { return scope{includes: []string{"hot"}} },
-		waking: []string{"free"},
+		waking: []string{"free"}, measure: (*bench).single,
 	},
 	{
 		// Disjoint, but one in the middle asks for everything.
@@ -61,6 +64,7 @@ var shapes = []shape{
 			}
 			return own(i)
 		},
+		measure: (*bench).single,
 	},
 	{
 		// The first runs and holds everything but a few namespaces, for which
@@ -75,17 +79,25 @@ var shapes = []shape{
 			}
 			return scope{includes: []string{fmt.Sprintf("ns-%d", i%1000)}}
 		},
-		waking: holes[len(holes)-1:],
+		waking: holes[len(holes)-1:], measure: (*bench).single,
 	},
 	{
 		// Disjoint, and as many run as may.
 		name: "limit-saturated", limit: 5, hold: 5,
-		scope: func(i, _ int) scope { return own(i) },
+		scope: func(i, _ int) scope { return own(i) }, measure: (*bench).single,
+	},
+	{
+		// A disjoint queue in each of two clusters of one database.
+		name: "two-clusters", limit: 5, hold: 5,
+		scope: func(i, _ int) scope { return own(i) }, measure: (*bench).twoClusters,
+	},
+	{
+		// Nothing waits, whatever the depth.
+		name: emptyName, limit: 5, waking: []string{"free"}, measure: (*bench).empty,
 	},
 }
 
-// empty is a queue without a backup.
-var empty = shape{name: "empty", limit: 5, scope: func(i, _ int) scope { return own(i) }, waking: []string{"free"}}
+const emptyName = "empty"
 
 // ShapeNames are those that Queue knows.
 func ShapeNames() []string {
