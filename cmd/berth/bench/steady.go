@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
 
 	"github.com/berth-backup/berth"
 )
@@ -116,18 +115,9 @@ func (q *queue) admitsNone(ctx context.Context) error {
 	return err
 }
 
-// canceller is a store that can cancel.
-type canceller interface {
-	Cancel(ctx context.Context, id uuid.UUID, reason string) (berth.Backup, error)
-}
-
 // cancels measures cancelling one that waits, anywhere in the queue; one that
 // asks for the same joins it.
 func (b *bench) cancels(ctx context.Context, q *queue) error {
-	store, can := any(q.store).(canceller)
-	if !can {
-		return nil
-	}
 	random := rand.New(rand.NewPCG(2, 0))
 	for _, at := range random.Perm(len(q.queued))[:min(b.Iterations, len(q.queued)/5)] {
 		waiting, err := q.store.Backup(ctx, q.queued[at])
@@ -139,7 +129,7 @@ func (b *bench) cancels(ctx context.Context, q *queue) error {
 			continue
 		}
 		err = q.record.clock("cancel", func() error {
-			_, err := store.Cancel(ctx, waiting.ID, "measured")
+			_, err := q.store.Cancel(ctx, waiting.ID, "measured")
 			return err
 		})
 		if err != nil {
@@ -155,19 +145,13 @@ func (b *bench) cancels(ctx context.Context, q *queue) error {
 	return nil
 }
 
-// bulkEnqueuer is a store that takes many at once.
-type bulkEnqueuer interface {
-	EnqueueMany(ctx context.Context, requests []berth.Request) ([]uuid.UUID, error)
-}
-
 const bulkSize = 1000
+
+// pageSize is that of the API's first page.
+const pageSize = 100
 
 // bulk measures enqueueing many at once: how many a second.
 func (b *bench) bulk(ctx context.Context, q *queue) error {
-	store, can := any(q.store).(bulkEnqueuer)
-	if !can {
-		return nil
-	}
 	var took samples
 	for range min(b.slow(), 10) {
 		requests := make([]berth.Request, min(bulkSize, q.depth))
@@ -175,7 +159,7 @@ func (b *bench) bulk(ctx context.Context, q *queue) error {
 			requests[i] = q.next(q.shape.request(1, q.depth).Spec)
 		}
 		started := time.Now()
-		if _, err := store.EnqueueMany(ctx, requests); err != nil {
+		if _, err := q.store.EnqueueMany(ctx, q.cluster, requests); err != nil {
 			return err
 		}
 		took = append(took, time.Since(started))
@@ -196,7 +180,7 @@ func (b *bench) reads(ctx context.Context, q *queue) error {
 			return err
 		}),
 		q.read(ctx, "queue_page", b.slow(), func() error {
-			_, err := q.store.Queue(ctx, q.cluster)
+			_, err := q.store.Queue(ctx, berth.QueueOptions{Cluster: q.cluster, Limit: pageSize})
 			return err
 		}),
 	)
