@@ -1,6 +1,9 @@
 package db
 
-import "maps"
+import (
+	"context"
+	"maps"
+)
 
 // Statements are the embedded statements by name, for the test that prepares each.
 func Statements() map[string]string { return maps.Clone(statements) }
@@ -20,3 +23,12 @@ var (
 // Unguard takes away what keeps transactions on one queue apart: the gate and
 // SERIALIZABLE.
 func (s *Store) Unguard() { s.apart = apart{dequeue: beginCommitted} }
+
+// ReleaseStaleWatchers is what a dequeue begins with where somebody left.
+func (s *Store) ReleaseStaleWatchers(ctx context.Context, clusterName string) (int, error) {
+	id, err := s.clusterID(ctx, clusterName)
+	if err != nil {
+		return 0, err
+	}
+	return s.releaseStaleWatchers(ctx, id)
+}

@@ -26,6 +26,7 @@ type Store struct {
 	gateHeld func(time.Duration)
 
 	mu      sync.Mutex
+	ids     map[string]int32 // of clusters, by name
 	retries map[string]int
 	hits    map[string]int
 }
@@ -50,7 +51,7 @@ func Open(ctx context.Context, databaseURL string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the database URL: %w", err)
 	}
-	s := &Store{pool: pool, apart: apart{gate: true, dequeue: beginSerializable}, retries: map[string]int{}, hits: map[string]int{}}
+	s := &Store{pool: pool, apart: apart{gate: true, dequeue: beginSerializable}, ids: map[string]int32{}, retries: map[string]int{}, hits: map[string]int{}}
 	if err := s.Ready(ctx); err != nil {
 		pool.Close()
 		return nil, err

@@ -29,10 +29,11 @@ const (
 // Those that write read by indexes alone: a plan that was made while a table was
 // small and scans it is kept while the table grows, and a scan under
 // SERIALIZABLE locks all of it against the dequeues of other clusters. Their
-// statements are short, so that compiling them never pays.
+// statements are short, so that compiling them never pays, and neither does
+// planning them anew, which is done behind the gate.
 const (
 	timeouts          = "; set local lock_timeout = '2s'; set local statement_timeout = '10s'; set local idle_in_transaction_session_timeout = '10s'"
-	byIndexes         = "; set local enable_seqscan = off; set local jit = off"
+	byIndexes         = "; set local enable_seqscan = off; set local jit = off; set local plan_cache_mode = force_generic_plan"
 	beginSerializable = "begin isolation level serializable" + timeouts + byIndexes
 	beginCommitted    = "begin isolation level read committed" + timeouts + byIndexes
 	beginSnapshot     = "begin isolation level repeatable read read only" + timeouts

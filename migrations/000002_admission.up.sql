@@ -115,40 +115,49 @@ CREATE FUNCTION is_reachable(c clusters, at timestamptz) RETURNS boolean LANGUAG
 CREATE FUNCTION has_live_worker(of_cluster int, at timestamptz) RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE
     RETURN EXISTS (SELECT FROM workers k WHERE k.cluster_id = of_cluster AND k.expires_at > at);
 
--- A queued backup's place, from 1. Its own row is read first, so that the count
--- is one scan of the queue's index.
-CREATE OR REPLACE FUNCTION queue_position(of_seq bigint) RETURNS bigint LANGUAGE sql STABLE PARALLEL SAFE AS $$
-    SELECT count(*) FROM backups q
-     WHERE q.cluster_id = (SELECT cluster_id FROM backups WHERE seq = of_seq) AND q.phase = 'Queued'
-       AND (q.order_key, q.seq) <= (SELECT order_key, seq FROM backups WHERE seq = of_seq)
-$$;
+-- A queued backup's place, from 1: one scan of the queue's index. In PL/pgSQL,
+-- whose statements are planned once and not anew for each row.
+CREATE OR REPLACE FUNCTION queue_position(of_seq bigint) RETURNS bigint LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
+DECLARE
+    b backups;
+BEGIN
+    SELECT * INTO b FROM backups WHERE seq = of_seq;
+    RETURN (SELECT count(*) FROM backups q
+             WHERE q.cluster_id = b.cluster_id AND q.phase = 'Queued' AND (q.order_key, q.seq) <= (b.order_key, b.seq));
+END $$;
 
 -- How many active backups ahead of a queued one overlap it, at most 1,000 of
 -- them: behind a namespace that everybody wants that many are enough to know.
-CREATE OR REPLACE FUNCTION overlapping_ahead(of_seq bigint) RETURNS bigint LANGUAGE sql STABLE PARALLEL SAFE AS $$
-    SELECT least(count(*), 1000) FROM backups b CROSS JOIN LATERAL (
-        -- Two scopes of some namespaces meet in a row of claims each.
-        (SELECT DISTINCT p.seq FROM claims mine CROSS JOIN LATERAL (
-                SELECT c.seq FROM claims c
-                 WHERE c.cluster_id = b.cluster_id AND c.namespace_id = mine.namespace_id
-                   AND (c.rank, c.order_key, c.seq) < (1::smallint, b.order_key, b.seq) AND c.seq <> b.seq
-                 ORDER BY c.rank DESC, c.order_key DESC, c.seq DESC LIMIT 1000) p
-          WHERE mine.seq = b.seq AND NOT b.wide LIMIT 1000)
-        UNION ALL
-        (SELECT w.seq FROM backups w
-          WHERE NOT b.wide AND w.cluster_id = b.cluster_id AND w.wide
-            AND w.phase IN ('Queued', 'ReadyToStart', 'InProgress', 'Finalizing', 'FinalizingPartiallyFailed')
-            AND in_the_way(w, b) LIMIT 1000)
-        UNION ALL
-        (SELECT q.seq FROM backups q
-          WHERE b.wide AND q.cluster_id = b.cluster_id AND q.phase = 'Queued'
-            AND (q.order_key, q.seq) < (b.order_key, b.seq) AND q.claim && b.claim LIMIT 1000)
-        UNION ALL
-        SELECT r.seq FROM backups r
-         WHERE b.wide AND r.cluster_id = b.cluster_id AND r.slot IS NOT NULL AND r.claim && b.claim
-    ) ahead
-     WHERE b.seq = of_seq
-$$;
+CREATE OR REPLACE FUNCTION overlapping_ahead(of_seq bigint) RETURNS bigint LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
+DECLARE
+    b backups;
+BEGIN
+    SELECT * INTO b FROM backups WHERE seq = of_seq;
+    IF b.wide THEN
+        RETURN least(1000, (SELECT count(*) FROM (
+            SELECT FROM backups q
+             WHERE q.cluster_id = b.cluster_id AND q.phase = 'Queued'
+               AND (q.order_key, q.seq) < (b.order_key, b.seq) AND q.claim && b.claim LIMIT 1000) queued)
+          + (SELECT count(*) FROM backups r WHERE r.cluster_id = b.cluster_id AND r.slot IS NOT NULL AND r.claim && b.claim));
+    END IF;
+    -- Two scopes of some namespaces meet in a row of claims each. Whose claims
+    -- run has rank 0, whose wait has rank 1.
+    RETURN least(1000, (SELECT count(*) FROM (
+            SELECT DISTINCT p.seq FROM claims mine CROSS JOIN LATERAL (
+                (SELECT c.seq FROM claims c
+                  WHERE c.cluster_id = b.cluster_id AND c.namespace_id = mine.namespace_id AND c.rank = 0 AND c.seq <> b.seq)
+                UNION ALL
+                (SELECT c.seq FROM claims c
+                  WHERE c.cluster_id = b.cluster_id AND c.namespace_id = mine.namespace_id AND c.rank = 1
+                    AND (c.order_key, c.seq) < (b.order_key, b.seq)
+                  LIMIT 1000)) p
+             WHERE mine.seq = b.seq LIMIT 1000) narrow)
+      + (SELECT count(*) FROM (
+            SELECT FROM backups w
+             WHERE w.cluster_id = b.cluster_id AND w.wide
+               AND w.phase IN ('Queued', 'ReadyToStart', 'InProgress', 'Finalizing', 'FinalizingPartiallyFailed')
+               AND in_the_way(w, b) LIMIT 1000) wide));
+END $$;
 
 -- Backups as readers see them, all but the place in the queue. Why one waits is
 -- the first of the closed list that holds (reason.go).

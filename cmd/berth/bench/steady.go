@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-
 	"github.com/berth-backup/berth"
 )
 
