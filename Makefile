@@ -38,6 +38,10 @@ test-db-pooler: ## run the tests of the database through a pgbouncer in transact
 test-containers: ## build the images, run the tests of the database and the demo in containers
 	deploy/test-containers.sh
 
+.PHONY: bench-queue
+bench-queue: ## measure the queue, and River beside it, into bench-queue.json; DEPTHS=1000 is the short form
+	$(ENVIRONMENT) -postgres 15 -durable -no-kubernetes -- tools/bench-queue.sh $(if $(DEPTHS),--depths $(DEPTHS))
+
 .PHONY: build
 build: ## build bin/berth
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/berth ./cmd/berth

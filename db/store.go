@@ -22,6 +22,8 @@ type Store struct {
 	pool *pgxpool.Pool
 	// apart is how dequeues are kept from one another.
 	apart apart
+	// gateHeld, if set, learns how long each transaction held its gate.
+	gateHeld func(time.Duration)
 
 	mu      sync.Mutex
 	retries map[string]int

@@ -72,9 +72,13 @@ func (s *Store) transact(ctx context.Context, begin string, gateOf *int32, do fu
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
+	var taken time.Time // the gate
 	defer func() {
 		if rollback := tx.Rollback(context.WithoutCancel(ctx)); rollback != nil && !errors.Is(rollback, pgx.ErrTxClosed) {
 			err = errors.Join(err, fmt.Errorf("roll back: %w", rollback))
+		}
+		if s.gateHeld != nil && !taken.IsZero() {
+			s.gateHeld(time.Since(taken))
 		}
 	}()
 	if gateOf != nil && s.apart.gate {
@@ -84,6 +88,7 @@ func (s *Store) transact(ctx context.Context, begin string, gateOf *int32, do fu
 		if _, err := tx.Exec(ctx, gate, pgx.QueryExecModeSimpleProtocol); err != nil {
 			return fmt.Errorf("take the gate: %w", err)
 		}
+		taken = time.Now()
 	}
 	if err := do(tx); err != nil {
 		return err
