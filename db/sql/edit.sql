@@ -40,4 +40,4 @@ logged AS (
       FROM edited e, wanted w, instant i),
 mirrored AS (
     INSERT INTO mirror_outbox (cluster_id, seq) SELECT cluster_id, seq FROM edited)
-SELECT seq, phase, spec, pg_notify('berth_queue', cluster_id::text)::text FROM edited
+SELECT seq, phase, spec, coalesce(start_deadline <= not_before, false), pg_notify('berth_queue', cluster_id::text)::text FROM edited
