@@ -26,9 +26,16 @@ test: ## run all tests; POSTGRES=15 … 18 names a version
 test-db-18: ## run the tests of the database on Postgres 18
 	$(ENVIRONMENT) -postgres 18 -no-kubernetes -- $(GO) test -race -timeout 30m ./db/... ./migrations/...
 
+SOAK ?= 20m
+
+.PHONY: test-soak
+test-soak: ## let the database and the planner disagree for SOAK (20m)
+	$(ENVIRONMENT) $(if $(POSTGRES),-postgres $(POSTGRES)) -no-kubernetes -- env BERTH_SOAK=$(SOAK) $(GO) test -race -timeout 0 -run '^TestQueueMachine$$' -v ./db/
+
 # Long runs that show nothing more through a pooler: the dispatchers of the first
-# never poll, so that it needs notifications; the others are about many rows.
-LONG_RUNS := ^(TestConcurrentQueue|TestWaitsAreTrueAtEveryMoment|TestManyWatchers.*)$$
+# never poll, so that it needs notifications; the others are about many rows or
+# many processes.
+LONG_RUNS := ^(TestConcurrentQueue.*|TestQueueMachine|TestAuditIsCheap|TestMany.*|TestEightProcesses.*)$$
 
 .PHONY: test-db-pooler
 test-db-pooler: ## run the tests of the database through a pgbouncer in transaction mode

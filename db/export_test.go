@@ -3,6 +3,10 @@ package db
 import (
 	"context"
 	"maps"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/berth-backup/berth"
 )
 
 // Statements are the embedded statements by name, for the test that prepares each.
@@ -31,4 +35,22 @@ func (s *Store) ReleaseStaleWatchers(ctx context.Context, clusterName string) (i
 		return 0, err
 	}
 	return s.releaseStaleWatchers(ctx, id)
+}
+
+// CollectBackups reads what the statement "running" gives, as the store does.
+var CollectBackups = collectBackups
+
+// CollectWaiting reads what the statement "waiting" gives, as the store does.
+func CollectWaiting(rows pgx.Rows) ([]berth.Backup, error) {
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[waitingRow])
+	if err != nil {
+		return nil, err
+	}
+	backups := make([]berth.Backup, len(found))
+	for i, row := range found {
+		if backups[i], err = row.backup(); err != nil {
+			return nil, err
+		}
+	}
+	return backups, nil
 }

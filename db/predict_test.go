@@ -250,3 +250,10 @@ func TestSimulate(t *testing.T) {
 		t.Errorf("a change that cannot be made: %v", err)
 	}
 }
+
+func nameOf(ref *berth.BackupRef) string {
+	if ref == nil {
+		return ""
+	}
+	return ref.Name
+}
