@@ -33,8 +33,9 @@ test-soak: ## let the database and the planner disagree for SOAK (20m)
 	$(ENVIRONMENT) $(if $(POSTGRES),-postgres $(POSTGRES)) -no-kubernetes -- env BERTH_SOAK=$(SOAK) $(GO) test -race -timeout 0 -run '^TestQueueMachine$$' -v ./db/
 
 # Long runs that show nothing more through a pooler: the dispatchers of the first
-# never poll, so that it needs notifications; the others are about many rows.
-LONG_RUNS := ^(TestConcurrentQueue|TestQueueMachine|TestAuditIsCheap|TestManyWatchers.*)$$
+# never poll, so that it needs notifications; the others are about many rows or
+# many processes.
+LONG_RUNS := ^(TestConcurrentQueue.*|TestQueueMachine|TestAuditIsCheap|TestMany.*|TestEightProcesses.*)$$
 
 .PHONY: test-db-pooler
 test-db-pooler: ## run the tests of the database through a pgbouncer in transaction mode
@@ -43,6 +44,10 @@ test-db-pooler: ## run the tests of the database through a pgbouncer in transact
 .PHONY: test-containers
 test-containers: ## build the images, run the tests of the database and the demo in containers
 	deploy/test-containers.sh
+
+.PHONY: bench-queue
+bench-queue: ## measure the queue, and River beside it, into bench-queue.json; DEPTHS=1000 is the short form
+	$(ENVIRONMENT) -postgres 15 -durable -no-kubernetes -- tools/bench-queue.sh $(if $(DEPTHS),--depths $(DEPTHS))
 
 .PHONY: build
 build: ## build bin/berth

@@ -138,7 +138,8 @@ type Waiting struct {
 	Backup BackupRef
 	// Position counts from 1 in the order of the queue; 0 for one that is not due.
 	Position int
-	// OverlappingAhead counts the active backups ahead that share a namespace.
+	// OverlappingAhead counts the active backups ahead that share a namespace, at
+	// most MaxOverlapping of them.
 	OverlappingAhead int
 	// Witness is, of those, the one furthest back in the queue: the last queued
 	// one, else the last running one; nil if there is none. It is told whatever
@@ -284,7 +285,7 @@ func (l *line) waiting() []Waiting {
 		ahead.add(b.claim)
 	}
 	for i, b := range l.queued {
-		w := Waiting{Backup: b.Ref(), Position: i + 1, OverlappingAhead: ahead.count(b.claim)}
+		w := Waiting{Backup: b.Ref(), Position: i + 1, OverlappingAhead: min(ahead.count(b.claim), MaxOverlapping)}
 		last := ahead.last(b.claim)
 		if last >= 0 {
 			w.Witness = new(l.at(last).Ref())

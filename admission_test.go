@@ -77,8 +77,8 @@ func (d *draw) standing(t *rapid.T, number int) berth.Standing {
 	case b.Phase.Waiting():
 		b.NotBefore = minutes(t, "not before", -5, 10)
 		b.RetryAt = minutes(t, "retry at", -5, 10)
-		if rapid.IntRange(0, 3).Draw(t, "may expire") == 0 {
-			b.StartDeadline = minutes(t, "deadline", -3, 30)
+		if rapid.IntRange(0, 2).Draw(t, "may expire") == 0 {
+			b.StartDeadline = minutes(t, "deadline", -1, 15)
 		}
 	case b.Phase.Running():
 		b.StartedAt = minutes(t, "started at", -30, 0)
@@ -343,6 +343,26 @@ func TestPlanIsThePairwiseRule(t *testing.T) {
 			t.Errorf("waiting (-want +got):\n%s", diff)
 		}
 	})
+}
+
+// The same of long queues, where the planner counts by sets.
+func TestPlanOfLongQueuesIsThePairwiseRule(t *testing.T) {
+	t.Parallel()
+	for _, shape := range shapes {
+		t.Run(shape.name, func(t *testing.T) {
+			t.Parallel()
+			s := shaped(shape.lists, 300)
+			plan := s.Plan(2)
+			then := after(s, plan)
+			for i, b := range then.Backups {
+				// The claim is told once for each, not once for each pair.
+				then.Backups[i].Held = new(claimOf(s, b))
+			}
+			if diff := gocmp.Diff(pairwise{then}.waits(), waitsOf(plan)); diff != "" {
+				t.Errorf("waiting (-want +got):\n%s", diff)
+			}
+		})
+	}
 }
 
 // Invariant 1: no backup is admitted while as many of its cluster are running as

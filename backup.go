@@ -20,6 +20,9 @@ const MaxConcurrentBackups = 10000
 // running backup may have.
 const MaxItemBlockWorkerCount = 1000
 
+// MaxOverlapping is how many backups ahead that overlap one are counted.
+const MaxOverlapping = 1000
+
 // MaxPriority is the greatest priority, in minutes, and the least is its
 // negative: a week.
 const MaxPriority = 7 * 24 * 60
@@ -94,7 +97,8 @@ type QueueEntry struct {
 	// Position counts from 1 in the cluster's order; it is computed, never
 	// stored. 0 for one that is New and has none.
 	Position int
-	// OverlappingAhead counts the active backups ahead that share a namespace.
+	// OverlappingAhead counts the active backups ahead that share a namespace, at
+	// most MaxOverlapping of them.
 	OverlappingAhead int
 	BlockedBy        []Blocker
 	// ETA is nil where it was not asked for, and behind the first MaxForecast.

@@ -22,8 +22,8 @@ type Dispatched struct {
 
 // PassedOver is a waiting backup that found something in its way.
 type PassedOver struct {
-	Name string `json:"name"`
+	Name string
 	// Witness is the name of the backup in the way, Shared what both need.
-	Witness string   `json:"witness"`
-	Shared  []string `json:"shared"`
+	Witness string
+	Shared  []string
 }

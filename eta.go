@@ -116,6 +116,8 @@ const (
 	enoughSamples = 10
 	// unknownSpread is P90 to P50 where nothing tells it.
 	unknownSpread = 2.0
+	// longestRun is the longest that is predicted, so that sums stay dates.
+	longestRun = 90 * 24 * time.Hour
 )
 
 // Estimate predicts a run of that key from the last runs of the same schedule,
@@ -179,16 +181,18 @@ func (e *estimator) estimateAnew(key RunKey) Estimate {
 // ofAlike predicts from alike runs, newest first, at least one.
 func (e *estimator) ofAlike(took []time.Duration, basis Basis) Estimate {
 	took = took[:min(len(took), maxSamples)]
-	misses := missesOf(took)
+	return estimateOf(lastTwo(took), e.spread(missesOf(took)), basis, len(took))
+}
+
+// spread is P90 to P50 of a key whose predictions missed so: its own, and the
+// fewer there are, the more the cluster's.
+func (e *estimator) spread(misses []float64) float64 {
+	if len(e.misses) == 0 {
+		return unknownSpread
+	}
 	slices.Sort(misses)
-	spread := quantile(misses, 0.9)
-	if len(misses) < enoughSamples {
-		spread = max(spread, quantile(e.misses, 0.9))
-	}
-	if len(misses) == 0 && len(e.misses) == 0 {
-		spread = unknownSpread
-	}
-	return estimateOf(lastTwo(took), spread, basis, len(took))
+	weight := min(1, float64(len(misses))/enoughSamples)
+	return math.Pow(quantile(misses, 0.9), weight) * math.Pow(quantile(e.misses, 0.9), 1-weight)
 }
 
 // ofCluster predicts from all runs, at least one.
@@ -203,7 +207,9 @@ func (e *estimator) ofCluster() Estimate {
 }
 
 func estimateOf(p50 time.Duration, spread float64, basis Basis, samples int) Estimate {
-	return Estimate{P50: p50, P90: time.Duration(float64(p50) * max(1, spread)), Basis: basis, Samples: samples}
+	p50 = min(p50, longestRun)
+	p90 := min(float64(p50)*max(1, spread), float64(longestRun))
+	return Estimate{P50: p50, P90: time.Duration(p90), Basis: basis, Samples: samples}
 }
 
 // missesOf tells of each run how many times as long it took as the two before it
@@ -248,7 +254,8 @@ const (
 
 // HavingRun is the estimate for a run that has gone on for so long: what is left
 // of the distribution of runs, taken as log-normal. P50 and P90 are more than
-// elapsed, and more than before: who has exceeded a prediction is corrected upward.
+// elapsed, and no less than before: who has exceeded a prediction is corrected
+// upward.
 func (e Estimate) HavingRun(elapsed time.Duration) Estimate {
 	if elapsed <= 0 || e.Basis == BasisNoHistory {
 		return e
@@ -257,11 +264,11 @@ func (e Estimate) HavingRun(elapsed time.Duration) Estimate {
 	sigma := max(narrowest, math.Log(float64(e.P90)/p50)/z90)
 	z := math.Log(float64(elapsed)/p50) / sigma
 	at := func(share float64) time.Duration {
+		took := p50 * math.Exp(sigma*math.Sqrt2*math.Erfcinv(math.Erfc(z/math.Sqrt2)*(1-share)))
 		if z > farTail {
-			return time.Duration(float64(elapsed)*math.Exp(sigma*-math.Log(1-share)/z)) + 1
+			took = float64(elapsed) * math.Exp(sigma*-math.Log(1-share)/z)
 		}
-		longer := math.Erfc(z/math.Sqrt2) * (1 - share)
-		return time.Duration(p50*math.Exp(sigma*math.Sqrt2*math.Erfcinv(longer))) + 1
+		return time.Duration(min(took, max(float64(longestRun), 2*float64(elapsed)))) + 1
 	}
 	e.P50 = max(e.P50, at(0.5))
 	e.P90 = max(e.P90, e.P50, at(0.9))
@@ -288,32 +295,36 @@ func weaker(a, b ground) ground {
 }
 
 // ETAs predicts when the waiting backups of these ids start, or all of them
-// where none is named, if nothing else is submitted or changed: it simulates the
-// plan once with likely run times and once with long ones. What does not wait
-// has none.
+// where none is named, if nothing else is submitted or changed. What does not
+// wait has none.
+//
+// The plan is simulated with likely run times. The margin from P50 to P90 of a
+// start is that of the runs on the way to it: along a chain squares add up, where
+// several have to end the latest counts. (A second simulation with every run at
+// its P90 is kept nearly always and tells little: not all runs are long at once.)
 func (s Snapshot) ETAs(h History, ids ...uuid.UUID) map[uuid.UUID]ETA {
 	known := h.index()
-	likely := s.simulate(func(b Standing) run { return s.runOf(b, known, func(e Estimate) time.Duration { return e.P50 }) })
-	long := s.simulate(func(b Standing) run { return s.runOf(b, known, func(e Estimate) time.Duration { return e.P90 }) })
-	etas := make(map[uuid.UUID]ETA, len(likely.backups))
-	none := likely.unpredicted()
-	for place, b := range likely.backups {
+	sim := s.simulate(func(b Standing) run { return s.runOf(b, known) })
+	asked := make(map[uuid.UUID]bool, len(ids))
+	for _, id := range ids {
+		asked[id] = true
+	}
+	etas := make(map[uuid.UUID]ETA, len(sim.backups))
+	none := sim.unpredicted()
+	for place, b := range sim.backups {
 		switch {
-		case b.Phase.Running() || len(ids) > 0 && !slices.Contains(ids, b.ID):
+		case b.Phase.Running() || len(ids) > 0 && !asked[b.ID]:
 		case b.starts == nil:
 			etas[b.ID] = ETA{Basis: none[place]}
 		default:
-			etas[b.ID] = ETA{
-				StartP50: b.starts, StartP90: later(b.starts, long.backups[place].starts),
-				Basis: Bases()[b.rests.weakness], Samples: b.rests.samples,
-			}
+			etas[b.ID] = b.eta()
 		}
 	}
 	return etas
 }
 
 // runOf is how long a backup runs from its admission.
-func (s Snapshot) runOf(b Standing, known *estimator, pick func(Estimate) time.Duration) run {
+func (s Snapshot) runOf(b Standing, known *estimator) run {
 	e := known.estimate(b.RunKey)
 	if e.Basis == BasisNoHistory {
 		return run{takes: Never}
@@ -321,16 +332,17 @@ func (s Snapshot) runOf(b Standing, known *estimator, pick func(Estimate) time.D
 	if b.Phase.Running() && b.StartedAt != nil {
 		e = e.HavingRun(s.At.Sub(*b.StartedAt))
 	}
-	return run{takes: pick(e), rests: e.ground()}
+	return run{takes: e.P50, margin: e.P90 - e.P50, rests: e.ground()}
 }
 
-// later is long, but not before likely: longer runs can let one start earlier
-// (Graham's anomalies). Nil if long is.
-func later(likely, long *time.Time) *time.Time {
-	if long != nil && long.Before(*likely) {
-		return likely
+// eta of one that starts.
+func (b *actor) eta() ETA {
+	eta := ETA{StartP50: b.starts, Basis: Bases()[b.rests.weakness], Samples: b.rests.samples}
+	late := b.starts.Add(b.margin)
+	if b.StartDeadline == nil || b.Admitted || late.Before(*b.StartDeadline) {
+		eta.StartP90 = &late
 	}
-	return long
+	return eta
 }
 
 // unpredicted tells, by place, why those that did not start did not.

@@ -72,11 +72,10 @@ func (o *overlaps) enter(place int) {
 
 func (o *overlaps) leave(place int) { o.gone[place] = true }
 
-// of are the active places that this one overlaps, itself left out, each once. It
-// holds until the next question.
+// of are the active places that this one, which is not active itself, overlaps,
+// each once. The answer holds until the next question.
 func (o *overlaps) of(place int) []int {
 	o.question++
-	o.seen[place] = o.question
 	o.answer = o.answer[:0]
 	c := &o.claims[place]
 	o.wide = o.active(o.wide)

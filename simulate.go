@@ -2,6 +2,7 @@ package berth
 
 import (
 	"container/heap"
+	"math"
 	"slices"
 	"time"
 
@@ -89,7 +90,9 @@ func (s Snapshot) Simulate(runTime func(Standing) time.Duration) map[uuid.UUID]t
 // run is how long a backup runs, and on what that is known.
 type run struct {
 	takes time.Duration // Never: no end is known
-	rests ground
+	// margin is how much longer it may well take.
+	margin time.Duration
+	rests  ground
 }
 
 // simulation is the queue at one instant of the future.
@@ -106,9 +109,10 @@ type simulation struct {
 	// any more.
 	ready  places
 	events events
-	// freed is the weakest ground of the runs that ended since something could
-	// last be admitted.
-	freed ground
+	// freed is the weakest ground, and freedMargin the greatest margin, of the ends
+	// since something could last be admitted.
+	freed       ground
+	freedMargin time.Duration
 }
 
 // actor is one backup in a simulation.
@@ -123,8 +127,18 @@ type actor struct {
 	// kept ones are never admitted: a setting without a known end keeps them.
 	kept   bool
 	starts *time.Time
+	// margin is how much later it may well start.
+	margin time.Duration
+	// freeBy is when what was in its way may well have ended.
+	freeBy time.Time
 	// rests is the weakest ground that its start rests on.
 	rests ground
+}
+
+// endMargin is how much later its run may well end. Start and length miss
+// independently of each other, so that their squares add up.
+func (b *actor) endMargin() time.Duration {
+	return time.Duration(math.Hypot(float64(b.margin), float64(b.run.margin)))
 }
 
 type state int
@@ -207,7 +221,7 @@ func (sim *simulation) play() {
 			return
 		}
 		if !sim.Paused.InForce(sim.at) {
-			sim.freed = ground{}
+			sim.freed, sim.freedMargin = ground{}, 0
 		}
 		sim.at = sim.events[0].at
 		for len(sim.events) > 0 && !sim.events[0].at.After(sim.at) {
@@ -223,6 +237,7 @@ func (sim *simulation) happen(e event) {
 	case e.kind == eventEnd:
 		sim.running--
 		sim.freed = weaker(sim.freed, weaker(b.rests, b.run.rests))
+		sim.freedMargin = max(sim.freedMargin, b.endMargin())
 		sim.leave(e.place, stateEnded)
 	case e.kind == eventDue && b.state == stateNotDue:
 		sim.arrive(e.place)
@@ -257,7 +272,7 @@ func (sim *simulation) arrive(place int) {
 func (sim *simulation) leave(place int, to state) {
 	b := sim.backups[place]
 	ran := b.state == stateRunning
-	rests := weaker(b.rests, b.run.rests)
+	rests, mayEnd := weaker(b.rests, b.run.rests), sim.at.Add(b.endMargin())
 	b.state = to
 	sim.overlap.leave(place)
 	for _, other := range sim.overlap.of(place) {
@@ -268,6 +283,9 @@ func (sim *simulation) leave(place int, to state) {
 		o.inTheWay--
 		if ran {
 			o.rests = weaker(o.rests, rests)
+			if mayEnd.After(o.freeBy) {
+				o.freeBy = mayEnd
+			}
 		}
 		sim.offer(other)
 	}
@@ -296,7 +314,9 @@ func (sim *simulation) admit() {
 		if b.readyAt.Before(sim.at) {
 			// It waited for nothing but a place.
 			b.rests = weaker(b.rests, sim.freed)
+			b.margin = sim.freedMargin
 		}
+		b.margin = max(b.margin, b.freeBy.Sub(sim.at))
 		b.starts = new(sim.at)
 		sim.waiting--
 		sim.runs(place, b.run.takes)

@@ -122,6 +122,27 @@ func TestSimulateNeverDelaysTheFirst(t *testing.T) {
 	})
 }
 
+// Who was not admitted when its start deadline came never starts, due or not, and
+// stands in nobody's way from then on; who was admitted before has met it.
+func TestSimulateStartDeadlines(t *testing.T) {
+	t.Parallel()
+	scope, _ := berth.ScopeOf([]string{"a"}, nil)
+	other, _ := berth.ScopeOf([]string{"b"}, nil)
+	in := func(minutes int) *time.Time { return new(noon.Add(time.Duration(minutes) * time.Minute)) }
+	s := berth.Snapshot{At: noon, ConcurrentBackups: 2, HasWorker: true, Reachable: true, Unavailable: map[string]bool{"far": true}, Backups: []berth.Standing{
+		{ID: idOf(1), Seq: 1, Name: "kept", Phase: berth.PhaseQueued, OrderKey: noon, Scope: scope, Location: "far", StartDeadline: in(5)},
+		{ID: idOf(2), Seq: 2, Name: "behind", Phase: berth.PhaseQueued, OrderKey: noon, Scope: scope},
+		{ID: idOf(3), Seq: 3, Name: "due too late", Phase: berth.PhaseNew, OrderKey: *in(9), NotBefore: in(9), Scope: other, StartDeadline: in(8)},
+		{ID: idOf(4), Seq: 4, Name: "due in time, behind", Phase: berth.PhaseNew, OrderKey: *in(9), NotBefore: in(9), Scope: scope, StartDeadline: in(15)},
+		{ID: idOf(5), Seq: 5, Name: "admitted before", Phase: berth.PhaseNew, OrderKey: *in(1), RetryAt: in(9), Scope: scope, StartDeadline: in(8), Admitted: true},
+	}}
+	got := s.Simulate(func(berth.Standing) time.Duration { return 10 * time.Minute })
+	want := map[uuid.UUID]time.Time{idOf(2): *in(5), idOf(5): *in(15)}
+	if diff := gocmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // What is thought of changes nothing; it is gone, added or limited in the answer.
 func TestWhatIf(t *testing.T) {
 	t.Parallel()
@@ -175,6 +196,9 @@ var shapes = []struct {
 			names = append(names, fmt.Sprintf("ns-%d", (i*7+k*11)%50))
 		}
 		return names, nil
+	}},
+	{"hot and two of 100", func(i, _ int) ([]string, []string) {
+		return []string{[]string{"hot", "warm"}[i%2], fmt.Sprintf("ns-%d", i*7%100), fmt.Sprintf("ns-%d", i*13%100)}, nil
 	}},
 	{"everything", func(int, int) ([]string, []string) { return nil, nil }},
 	{"everything in the middle", func(i, n int) ([]string, []string) {
@@ -238,6 +262,25 @@ func BenchmarkExplain(b *testing.B) {
 			for b.Loop() {
 				if _, ok := s.Explain(idOf(9_999)); !ok {
 					b.Fatal("it does not wait")
+				}
+			}
+		})
+	}
+}
+
+// The predicted starts of two thousand.
+func BenchmarkETAs(b *testing.B) {
+	for _, shape := range shapes {
+		s := shaped(shape.lists, 2_000)
+		var h berth.History
+		for i := range s.Backups {
+			s.Backups[i].RunKey.Namespaces = fmt.Sprintf("key-%d", i%500)
+			h = append(h, berth.PastRun{RunKey: s.Backups[i].RunKey, Took: time.Minute}, berth.PastRun{RunKey: s.Backups[i].RunKey, Took: time.Second})
+		}
+		b.Run(shape.name, func(b *testing.B) {
+			for b.Loop() {
+				if etas := s.ETAs(h); len(etas) != 2_000 {
+					b.Fatalf("%d are told", len(etas))
 				}
 			}
 		})

@@ -25,6 +25,9 @@ type Store interface {
 	// the backup that has the name, and with berth.CodeValidationFailed where
 	// a row is missing that the request names, such as its cluster.
 	Enqueue(ctx context.Context, request berth.Request) (berth.Backup, error)
+	// DryRun says what Enqueue would do with a request now, and does nothing. It
+	// refuses what Enqueue would, and fails as it does.
+	DryRun(ctx context.Context, request berth.Request) (berth.Prediction, error)
 	// RowProblems lists what rows say is wrong with a request, such as a storage
 	// location that does not exist. It is asked about requests that are refused
 	// already; Enqueue finds the same by itself.
@@ -34,10 +37,30 @@ type Store interface {
 	// Backups gives one page. A cursor that it did not make is
 	// berth.CodeMalformedRequest for the parameter cursor.
 	Backups(ctx context.Context, options berth.ListOptions) (berth.List, error)
+	// Edit changes a waiting backup and gives it as it then is. It fails with
+	// berth.CodeNotFound, and with berth.CodeStateConflict where the backup does
+	// not wait any more.
+	Edit(ctx context.Context, id uuid.UUID, edit berth.Edit) (berth.Backup, error)
+	// Explain tells all that a backup waits for, or fails with berth.CodeNotFound.
+	Explain(ctx context.Context, id uuid.UUID) (berth.Explained, error)
 	// Queue gives a page of a cluster's queue, or fails with berth.CodeNotFound. A
 	// cursor that it did not make is berth.CodeMalformedRequest for the parameter
 	// cursor.
 	Queue(ctx context.Context, options berth.QueueOptions) (berth.Queue, error)
+	// Settings gives a cluster's limits, or fails with berth.CodeNotFound.
+	Settings(ctx context.Context, cluster string) (berth.QueueSettings, error)
+	// ChangeSettings changes a cluster's limits and gives them as they then are. It
+	// fails with berth.CodeNotFound, and with berth.CodePreconditionFailed where
+	// they are not of the version that the change was made for.
+	ChangeSettings(ctx context.Context, cluster string, change berth.SettingsChange) (berth.QueueSettings, error)
+	// Pause lets nothing of a cluster start, and Resume lets it again; they fail
+	// with berth.CodeNotFound.
+	Pause(ctx context.Context, cluster string, pause berth.PauseRequest) (berth.QueueSettings, error)
+	Resume(ctx context.Context, cluster, by string) (berth.QueueSettings, error)
+	// Simulate predicts how a cluster's queue goes on and changes nothing. It fails
+	// with berth.CodeNotFound, and with berth.CodeValidationFailed where a row is
+	// missing that the request names.
+	Simulate(ctx context.Context, request berth.SimulateRequest) (berth.Forecast, error)
 	// Ready fails while the store cannot serve.
 	Ready(ctx context.Context) error
 }

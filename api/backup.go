@@ -3,6 +3,8 @@ package api
 import (
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/berth-backup/berth"
 )
 
@@ -20,6 +22,10 @@ func backupOf(b berth.Backup) Backup {
 		Annotations: orEmpty(b.Annotations),
 		Spec:        b.Spec,
 
+		Priority:      b.Priority,
+		NotBefore:     inUTC(b.NotBefore),
+		StartDeadline: inUTC(b.StartDeadline),
+
 		CreatedAt:   b.CreatedAt.UTC(),
 		EnqueuedAt:  inUTC(b.EnqueuedAt),
 		ReadyAt:     inUTC(b.ReadyAt),
@@ -27,13 +33,8 @@ func backupOf(b berth.Backup) Backup {
 		CompletedAt: inUTC(b.CompletedAt),
 		ExpiresAt:   inUTC(b.ExpiresAt),
 
-		Queue: queueEntryOf(b.Queue),
-		Namespaces: Namespaces{
-			All:    b.Namespaces.All,
-			Names:  orNone(b.Namespaces.Names),
-			Except: orNone(b.Namespaces.Except),
-			Frozen: listOrNull(b.Namespaces.Frozen),
-		},
+		Queue:            queueEntryOf(b.Queue),
+		Namespaces:       namespacesOf(b.Namespaces),
 		Progress:         progressOf(b.Progress),
 		Attempt:          b.Attempt,
 		MaxAttempts:      b.MaxAttempts,
@@ -41,28 +42,57 @@ func backupOf(b berth.Backup) Backup {
 		Slot:             b.Slot,
 		Warnings:         b.Warnings,
 		Errors:           b.Errors,
-		ValidationErrors: listOrNull(b.ValidationErrors),
+		ValidationErrors: someOrNull(b.ValidationErrors),
 		FailureReason:    textOrNull(b.FailureReason),
 		Version:          b.Version,
-		Links:            BackupLinks{Self: "/backups/" + b.ID.String()},
+		Links:            linksOf(b.ID),
 	}
+}
+
+func linksOf(id uuid.UUID) BackupLinks {
+	self := "/backups/" + id.String()
+	return BackupLinks{Self: self, Explain: self + "/explain"}
+}
+
+func namespacesOf(n berth.Namespaces) Namespaces {
+	return Namespaces{All: n.All, Names: orNone(n.Names), Except: orNone(n.Except), Frozen: listOrNull(n.Frozen)}
 }
 
 func queueEntryOf(q *berth.QueueEntry) *QueueEntry {
 	if q == nil {
 		return nil
 	}
-	entry := QueueEntry{Position: q.Position, OverlappingAhead: q.OverlappingAhead, BlockedBy: []Blocker{}}
-	for _, b := range q.BlockedBy {
-		blocker := Blocker{
-			Reason: b.Reason, Namespaces: orNone(b.Namespaces), Setting: textOrNull(b.Setting), Since: inUTC(b.Since),
-		}
-		if b.Backup != nil {
-			blocker.Backup = &BackupRef{ID: b.Backup.ID, Name: b.Backup.Name}
-		}
-		entry.BlockedBy = append(entry.BlockedBy, blocker)
+	return &QueueEntry{
+		Position: positionOrNull(q.Position), OverlappingAhead: q.OverlappingAhead,
+		BlockedBy: blockersOf(q.BlockedBy), ETA: etaOrNull(q.ETA),
 	}
-	return &entry
+}
+
+func blockersOf(blockers []berth.Blocker) []Blocker {
+	shown := make([]Blocker, 0, len(blockers))
+	for _, b := range blockers {
+		shown = append(shown, blockerOf(b))
+	}
+	return shown
+}
+
+func blockerOf(b berth.Blocker) Blocker {
+	blocker := Blocker{
+		Reason: b.Reason, Namespaces: orNone(b.Namespaces), Setting: textOrNull(b.Setting), Since: inUTC(b.Since),
+	}
+	if b.Backup != nil {
+		blocker.Backup = new(refOf(*b.Backup))
+	}
+	return blocker
+}
+
+func refOf(b berth.BackupRef) BackupRef { return BackupRef{ID: b.ID, Name: b.Name} }
+
+func etaOrNull(e *berth.ETA) *ETA {
+	if e == nil {
+		return nil
+	}
+	return &ETA{StartP50: inUTC(e.StartP50), StartP90: inUTC(e.StartP90), Basis: e.Basis, Samples: e.Samples}
 }
 
 func progressOf(p *berth.Progress) *Progress {
@@ -74,22 +104,6 @@ func progressOf(p *berth.Progress) *Progress {
 
 func listOf(l berth.List) BackupList {
 	return BackupList{Items: backupsOf(l.Items), NextCursor: textOrNull(l.Next)}
-}
-
-func queueOf(q berth.Queue) Queue {
-	running := []RunningBackup{}
-	for _, b := range q.Running {
-		entry := RunningBackup{Backup: backupOf(b)}
-		if b.Slot != nil {
-			entry.Slot = *b.Slot
-		}
-		running = append(running, entry)
-	}
-	return Queue{
-		Cluster: q.Settings.Cluster, ConcurrentBackups: q.Settings.ConcurrentBackups,
-		Running: running, Waiting: backupsOf(q.Waiting),
-		ComputedAt: q.ComputedAt.UTC(), Version: q.Version,
-	}
 }
 
 func backupsOf(backups []berth.Backup) []Backup {
@@ -107,6 +121,14 @@ func inUTC(t *time.Time) *time.Time {
 	return new(t.UTC())
 }
 
+// positionOrNull is null for a backup that has no place.
+func positionOrNull(position int) *int {
+	if position == 0 {
+		return nil
+	}
+	return &position
+}
+
 func textOrNull(text string) *string {
 	if text == "" {
 		return nil
@@ -116,6 +138,14 @@ func textOrNull(text string) *string {
 
 func listOrNull(list []string) *[]string {
 	if list == nil {
+		return nil
+	}
+	return &list
+}
+
+// someOrNull is null for an empty list, too.
+func someOrNull(list []string) *[]string {
+	if len(list) == 0 {
 		return nil
 	}
 	return &list

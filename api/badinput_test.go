@@ -117,7 +117,7 @@ func TestBadBodies(t *testing.T) {
 		{"a field in other letters", spec(`"IncludedNamespaces":["a"]`), 422, invalid, fields{"/spec/IncludedNamespaces": "unknown-field"}},
 		{"an unknown field far inside", spec(`"labelSelector":{"matchExpressions":[{"key":"a","operator":"Exists","vals":[]}]}`), 422, invalid,
 			fields{"/spec/labelSelector/matchExpressions/0/vals": "unknown-field"}},
-		{"a field of a later version", `{"spec":{},"priority":5}`, 422, invalid, fields{"/priority": "unknown-field"}},
+		{"a field of a later version", `{"spec":{},"timeout":"1h"}`, 422, invalid, fields{"/timeout": "unknown-field"}},
 
 		{"a bad namespace", spec(`"includedNamespaces":["good","Bad_One"]`), 422, invalid, fields{"/spec/includedNamespaces/1": "invalid"}},
 		{"a bad pattern", spec(`"includedNamespaces":["a**"],"excludedNamespaces":["[z-a]","x{1}"]`), 422, invalid,
@@ -175,53 +175,6 @@ func TestBadBodies(t *testing.T) {
 	}
 }
 
-func TestBodySize(t *testing.T) {
-	t.Parallel()
-	url, client := serve(t, working())
-	body := func(size int) string {
-		const frame = `{"name":"a","spec":{}}`
-		return frame + strings.Repeat(" ", size-len(frame))
-	}
-	if answer, received := post(t, client, url, body(1<<20)); answer.StatusCode != http.StatusCreated {
-		t.Errorf("1 MiB: got %d, want 201: %s", answer.StatusCode, received)
-	}
-	answer, received := post(t, client, url, body(1<<20+1))
-	if problem := problemOf(t, answer, received); problem.Code != berth.CodePayloadTooLarge || answer.StatusCode != http.StatusRequestEntityTooLarge {
-		t.Errorf("1 MiB and a byte: got %d %s, want 413", answer.StatusCode, received)
-	}
-}
-
-func TestContentTypes(t *testing.T) {
-	t.Parallel()
-	url, client := serve(t, working())
-	for contentType, status := range map[string]int{
-		"":                                  201,
-		"application/json":                  201,
-		"application/json; charset=utf-8":   201,
-		"Application/JSON; charset=UTF-8":   201,
-		"application/json; charset=latin1":  415,
-		"application/x-www-form-urlencoded": 415,
-		"application/yaml":                  415,
-		"application/merge-patch+json":      415,
-		"json":                              415,
-		"application/json; charset":         415,
-	} {
-		var header []string
-		if contentType != "" {
-			header = []string{"Content-Type", contentType}
-		}
-		answer, body := send(t, client, http.MethodPost, url+"/backups", `{"name":"a","spec":{}}`, header...)
-		if answer.StatusCode != status {
-			t.Errorf("%q: got %d, want %d: %s", contentType, answer.StatusCode, status, body)
-		}
-		if status == 415 {
-			if problem := problemOf(t, answer, body); problem.Code != berth.CodeUnsupportedMediaType || !strings.Contains(problem.Detail, "-H 'Content-Type: application/json'") {
-				t.Errorf("%q: the problem does not say what to do: %s", contentType, body)
-			}
-		}
-	}
-}
-
 func TestBadPathsAndQueries(t *testing.T) {
 	t.Parallel()
 	url, client := serve(t, working())
@@ -239,8 +192,17 @@ func TestBadPathsAndQueries(t *testing.T) {
 		{"GET", "/backups?cluster=%00", 400, berth.CodeMalformedRequest, fields{"cluster": "invalid"}},
 		{"GET", "/backups?cursor=%ff", 400, berth.CodeMalformedRequest, fields{"cursor": "invalid"}},
 		{"GET", "/backups?cluster=%zz", 400, berth.CodeMalformedRequest, fields{}},
-		{"POST", "/backups?dryRun=true", 400, berth.CodeMalformedRequest, fields{"dryRun": "unknown-parameter"}},
 		{"GET", "/backups/" + missingID + "?x=1", 400, berth.CodeMalformedRequest, fields{"x": "unknown-parameter"}},
+		{"POST", "/backups?dryrun=true", 400, berth.CodeMalformedRequest, fields{"dryrun": "unknown-parameter"}},
+		{"POST", "/backups?dryRun=true&dryRun=true", 400, berth.CodeMalformedRequest, fields{"dryRun": "duplicate-parameter"}},
+		{"GET", "/backups/" + missingID + "/explain?x=1", 400, berth.CodeMalformedRequest, fields{"x": "unknown-parameter"}},
+		{"PATCH", "/backups/" + missingID + "?x=1", 400, berth.CodeMalformedRequest, fields{"x": "unknown-parameter"}},
+		{"GET", "/queue/settings?x=1", 400, berth.CodeMalformedRequest, fields{"x": "unknown-parameter"}},
+		{"PATCH", "/queue/settings?x=1", 400, berth.CodeMalformedRequest, fields{"x": "unknown-parameter"}},
+		{"POST", "/queue/pause?cluster=a", 400, berth.CodeMalformedRequest, fields{"cluster": "unknown-parameter"}},
+		{"POST", "/queue/resume?cluster=a", 400, berth.CodeMalformedRequest, fields{"cluster": "unknown-parameter"}},
+		{"POST", "/queue/simulate?cluster=a", 400, berth.CodeMalformedRequest, fields{"cluster": "unknown-parameter"}},
+		{"GET", "/queue?limit=1&limit=2", 400, berth.CodeMalformedRequest, fields{"limit": "duplicate-parameter"}},
 		{"GET", "/queue?clusters=a", 400, berth.CodeMalformedRequest, fields{"clusters": "unknown-parameter"}},
 		{"GET", "/livez?verbose", 400, berth.CodeMalformedRequest, fields{"verbose": "unknown-parameter"}},
 		{"GET", "/readyz?verbose", 400, berth.CodeMalformedRequest, fields{"verbose": "unknown-parameter"}},
@@ -254,6 +216,15 @@ func TestBadPathsAndQueries(t *testing.T) {
 		{"GET", "/backups?phase=", 422, berth.CodeValidationFailed, fields{"phase": "invalid"}},
 		{"GET", "/backups?phase=Queued,Done,Gone", 422, berth.CodeValidationFailed, fields{"phase": "invalid"}},
 
+		{"GET", "/queue?limit=0", 422, berth.CodeValidationFailed, fields{"limit": "invalid"}},
+		{"GET", "/queue?limit=many", 422, berth.CodeValidationFailed, fields{"limit": "type"}},
+		{"POST", "/backups?dryRun=yes", 422, berth.CodeValidationFailed, fields{"dryRun": "type"}},
+		{"POST", "/backups?dryRun=1", 422, berth.CodeValidationFailed, fields{"dryRun": "type"}},
+		{"POST", "/backups?dryRun=", 422, berth.CodeValidationFailed, fields{"dryRun": "type"}},
+
+		{"GET", "/backups/" + missingID + "/explain", 404, berth.CodeNotFound, fields{}},
+		{"GET", "/backups/shop/explain", 404, berth.CodeNotFound, fields{}},
+		{"PATCH", "/backups/shop", 404, berth.CodeNotFound, fields{}},
 		{"GET", "/backups/" + missingID, 404, berth.CodeNotFound, fields{}},
 		{"GET", "/backups/shop", 404, berth.CodeNotFound, fields{}},
 		{"GET", "/backups/%2e%2e%2f", 404, berth.CodeNotFound, fields{}},
@@ -263,6 +234,9 @@ func TestBadPathsAndQueries(t *testing.T) {
 		{"DELETE", "/backups", 405, berth.CodeMethodNotAllowed, fields{}},
 		{"POST", "/backups/" + missingID, 405, berth.CodeMethodNotAllowed, fields{}},
 		{"POST", "/queue", 405, berth.CodeMethodNotAllowed, fields{}},
+		{"POST", "/queue/settings", 405, berth.CodeMethodNotAllowed, fields{}},
+		{"GET", "/queue/pause", 405, berth.CodeMethodNotAllowed, fields{}},
+		{"POST", "/backups/" + missingID + "/explain", 405, berth.CodeMethodNotAllowed, fields{}},
 		{"BREW", "/nothing", 404, berth.CodeNotFound, fields{}},
 		{"BREW", "/queue", 405, berth.CodeMethodNotAllowed, fields{}},
 	} {
@@ -292,6 +266,9 @@ func TestWhatTheStoreRefuses(t *testing.T) {
 		{Parameter: "cursor", Code: "invalid", Detail: "is no cursor of this list"},
 	}}
 	taken := &berth.Error{Code: berth.CodeNameTaken, Detail: "The name is taken.", ExistingID: queued.ID.String()}
+	full := berth.Errorf(berth.CodeQueueFull, "5000 backups wait already.")
+	conflict := berth.Errorf(berth.CodeStateConflict, "The backup is InProgress.")
+	outdated := berth.Errorf(berth.CodePreconditionFailed, "The settings are others.")
 	noCluster := berth.Errorf(berth.CodeNotFound, "There is no such cluster.")
 	for _, test := range []struct {
 		err    error
@@ -302,15 +279,30 @@ func TestWhatTheStoreRefuses(t *testing.T) {
 		{unknownLocation, "POST /backups", 422, map[string]string{"/spec/storageLocation": "unknown"}},
 		{fmt.Errorf("enqueue: %w", taken), "POST /backups", 409, map[string]string{}},
 		{badCursor, "GET /backups?cursor=x", 400, map[string]string{"cursor": "invalid"}},
+		{full, "POST /backups", 429, map[string]string{}},
+		{full, "POST /backups?dryRun=true", 429, map[string]string{}},
+		{conflict, "PATCH /backups/" + missingID, 409, map[string]string{}},
+		{outdated, "PATCH /queue/settings", 412, map[string]string{}},
+		{badCursor, "GET /queue?cursor=x", 400, map[string]string{"cursor": "invalid"}},
 		{noCluster, "GET /queue?cluster=nowhere", 404, map[string]string{}},
+		{noCluster, "GET /queue/settings?cluster=nowhere", 404, map[string]string{}},
+		{noCluster, "PATCH /queue/settings?cluster=nowhere", 404, map[string]string{}},
+		{noCluster, "POST /queue/pause", 404, map[string]string{}},
+		{noCluster, "POST /queue/resume", 404, map[string]string{}},
+		{noCluster, "POST /queue/simulate", 404, map[string]string{}},
 	} {
 		url, client := serve(t, failing(test.err))
 		method, target, _ := strings.Cut(test.target, " ")
-		var body string
-		if method == "POST" {
-			body = `{"name":"a","spec":{"storageLocation":"nowhere"}}`
+		body := `{"name":"a","spec":{"storageLocation":"nowhere"}}`
+		switch {
+		case method == "GET":
+			body = ""
+		case strings.HasPrefix(target, "/queue"):
+			body = `{}`
+		case method == "PATCH":
+			body = `{"priority":1}`
 		}
-		answer, received := send(t, client, method, url+target, body, "Content-Type", "application/json")
+		answer, received := send(t, client, method, url+target, body, "Content-Type", "application/json", "If-Match", "*")
 		problem := problemOf(t, answer, received)
 		if answer.StatusCode != test.status {
 			t.Errorf("%s: got %d, want %d: %s", test.target, answer.StatusCode, test.status, received)
@@ -319,7 +311,7 @@ func TestWhatTheStoreRefuses(t *testing.T) {
 			t.Errorf("%s: errors (-want +got):\n%s", test.target, diff)
 		}
 		var existing *uuid.UUID
-		if test.status == 409 {
+		if strings.Contains(test.err.Error(), string(berth.CodeNameTaken)) {
 			existing = &queued.ID
 		}
 		if diff := cmp.Diff(existing, problem.ExistingID); diff != "" {

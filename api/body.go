@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"mime"
 	"net/http"
 	"slices"
@@ -25,9 +26,9 @@ const maxBodyDepth = 100
 
 // readBody reads r's body as JSON: objects as map[string]any, numbers as
 // json.Number. Errors are *berth.Error. A body without a Content-Type counts
-// as JSON.
-func readBody(w http.ResponseWriter, r *http.Request) (any, error) {
-	if err := checkContentType(r.Header.Get("Content-Type")); err != nil {
+// as JSON, no body where one is optional as an empty object.
+func readBody(w http.ResponseWriter, r *http.Request, declared *body) (any, error) {
+	if err := checkContentType(r.Header.Get("Content-Type"), declared.mediaTypes); err != nil {
 		return nil, err
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBodyBytes))
@@ -37,16 +38,19 @@ func readBody(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, berth.Errorf(berth.CodeMalformedRequest, "The body ended before its time.")
 	}
+	if len(body) == 0 && declared.optional {
+		return map[string]any{}, nil
+	}
 	return parseJSON(body)
 }
 
-func checkContentType(contentType string) error {
+func checkContentType(contentType string, taken []string) error {
 	if contentType == "" {
 		return nil
 	}
 	mediaType, parameters, err := mime.ParseMediaType(contentType)
 	charset := strings.ToLower(parameters["charset"])
-	if err != nil || mediaType != "application/json" || (charset != "" && charset != "utf-8") {
+	if err != nil || !slices.Contains(taken, mediaType) || (charset != "" && charset != "utf-8") {
 		return berth.Errorf(berth.CodeUnsupportedMediaType,
 			"The body's Content-Type is %q; send JSON in UTF-8 and say so (curl: -H 'Content-Type: application/json').", contentType)
 	}
@@ -163,25 +167,32 @@ func pointerTo(at []string) string {
 	return b.String()
 }
 
-// withoutWrongFields takes out of value what problems point to, and members
-// that are null, since null means the same as leaving a field out. Entries of
-// arrays become null instead, so that the others keep their places.
-func withoutWrongFields(value any, problems []berth.FieldError) any {
-	wrong := map[string]bool{}
+// withoutWrongFields takes out of value what problems point to, and, unless
+// nulls is set, members that are null, since outside of a patch null means the
+// same as leaving a field out. Entries of arrays become null instead, so that the
+// others keep their places.
+func withoutWrongFields(value any, problems []berth.FieldError, nulls bool) any {
+	c := cleaning{wrong: map[string]bool{}, nulls: nulls}
 	for _, p := range problems {
-		wrong[p.Pointer] = true
+		c.wrong[p.Pointer] = true
 	}
-	return without(value, nil, wrong)
+	return c.clean(value, nil)
 }
 
-func without(value any, at []string, wrong map[string]bool) any {
+// cleaning says what stays of a body.
+type cleaning struct {
+	wrong map[string]bool
+	nulls bool
+}
+
+func (c cleaning) clean(value any, at []string) any {
 	switch value := value.(type) {
 	case map[string]any:
 		kept := make(map[string]any, len(value))
 		for key, member := range value {
 			here := append(slices.Clip(at), key)
-			if member != nil && !wrong[pointerTo(here)] {
-				kept[key] = without(member, here, wrong)
+			if (member != nil || c.nulls) && !c.wrong[pointerTo(here)] {
+				kept[key] = c.clean(member, here)
 			}
 		}
 		return kept
@@ -189,17 +200,31 @@ func without(value any, at []string, wrong map[string]bool) any {
 		kept := make([]any, len(value))
 		for i, entry := range value {
 			here := append(slices.Clip(at), strconv.Itoa(i))
-			if !wrong[pointerTo(here)] {
-				kept[i] = without(entry, here, wrong)
+			if !c.wrong[pointerTo(here)] {
+				kept[i] = c.clean(entry, here)
 			}
 		}
 		return kept
+	case json.Number:
+		return plain(value)
 	default:
 		return value
 	}
 }
 
-// replaceBody makes value the body that is read next.
+// plain writes a number that is an integer as one: for JSON Schema 60.0 and 6e1
+// are integers too, encoding/json refuses them. Others stay as they are.
+func plain(number json.Number) json.Number {
+	const exact = 1 << 53
+	value, err := number.Float64()
+	if err != nil || value != math.Trunc(value) || math.Abs(value) > exact {
+		return number
+	}
+	return json.Number(strconv.FormatInt(int64(value), 10))
+}
+
+// replaceBody makes value the body that is read next, as application/json
+// whatever it was called.
 func replaceBody(r *http.Request, value any) error {
 	body, err := json.Marshal(value)
 	if err != nil {
@@ -207,5 +232,6 @@ func replaceBody(r *http.Request, value any) error {
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	r.ContentLength = int64(len(body))
+	r.Header.Set("Content-Type", "application/json")
 	return nil
 }

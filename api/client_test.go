@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
+	"github.com/oapi-codegen/nullable"
 
 	"github.com/berth-backup/berth"
 	"github.com/berth-backup/berth/api/client"
@@ -22,7 +24,7 @@ func TestClientRoundTrip(t *testing.T) {
 	ctx := t.Context()
 	spec := berth.Spec{IncludedNamespaces: []string{"shop", "team-*"}, StorageLocation: "cold"}
 
-	created, err := c.CreateBackupWithResponse(ctx, client.BackupRequest{
+	created, err := c.CreateBackupWithResponse(ctx, nil, client.BackupRequest{
 		Name: new("shop"), Cluster: new("east"), Labels: &map[string]string{"a": "b"}, Spec: spec,
 	})
 	if err != nil || created.JSON201 == nil {
@@ -50,6 +52,25 @@ func TestClientRoundTrip(t *testing.T) {
 	if err != nil || queue.JSON200 == nil || queue.JSON200.Running[0].Slot != 1 || queue.JSON200.Waiting[0].Name != "shop" {
 		t.Errorf("queue: %v %s", err, queue.Body)
 	}
+	edited, err := c.EditBackupWithApplicationMergePatchPlusJSONBodyWithResponse(ctx, queued.ID, client.BackupPatch{
+		Priority: new(60), StartDeadline: nullable.NewNullNullable[time.Time](),
+	})
+	if err != nil || edited.JSON200 == nil || edited.JSON200.Priority != 60 {
+		t.Errorf("edit: %v %s", err, edited.Body)
+	}
+	settings, err := c.GetQueueSettingsWithResponse(ctx, nil)
+	if err != nil || settings.JSON200 == nil || settings.JSON200.ConcurrentBackups != 2 {
+		t.Fatalf("settings: %v %s", err, settings.Body)
+	}
+	tag := client.ChangeQueueSettingsParams{IfMatch: new(settings.HTTPResponse.Header.Get("ETag"))}
+	changed, err := c.ChangeQueueSettingsWithResponse(ctx, &tag, client.SettingsPatch{MaxQueued: nullable.NewNullNullable[int]()})
+	if err != nil || changed.JSON200 == nil || changed.JSON200.Version != 8 {
+		t.Errorf("change settings: %v %s", err, changed.Body)
+	}
+	dryRun, err := c.CreateBackupWithResponse(ctx, &client.CreateBackupParams{DryRun: new(true)}, client.BackupRequest{Spec: spec})
+	if err != nil || dryRun.JSON200 == nil || dryRun.JSON200.Queue.ETA.Basis != berth.BasisSchedule {
+		t.Errorf("dry run: %v %s", err, dryRun.Body)
+	}
 	live, err := c.GetLivezWithResponse(ctx)
 	if err != nil || live.JSON200 == nil {
 		t.Errorf("livez: %v %s", err, live.Body)
@@ -67,7 +88,7 @@ func TestClientRoundTrip(t *testing.T) {
 	if err != nil || missing.ApplicationProblemJSON404 == nil || missing.ApplicationProblemJSON404.Code != berth.CodeNotFound {
 		t.Errorf("get of nothing: %v %s", err, missing.Body)
 	}
-	refused, err := c.CreateBackupWithResponse(ctx, client.BackupRequest{Name: new("No"), Spec: berth.Spec{}})
+	refused, err := c.CreateBackupWithResponse(ctx, nil, client.BackupRequest{Name: new("No"), Spec: berth.Spec{}})
 	if err != nil || refused.StatusCode() != http.StatusUnprocessableEntity || *refused.ApplicationProblemJSON422.Errors[0].Pointer != "/name" {
 		t.Errorf("create of a bad name: %v %s", err, refused.Body)
 	}

@@ -112,7 +112,10 @@ func (c recorder) check(r *http.Request, sent []byte, answer *http.Response, rec
 	request := r.Clone(r.Context())
 	request.Body = io.NopCloser(bytes.NewReader(sent))
 	if answer.StatusCode < 400 {
-		if len(sent) > 0 && request.Header.Get("Content-Type") == "" {
+		switch {
+		case len(sent) == 0:
+			request.Header.Del("Content-Type")
+		case request.Header.Get("Content-Type") == "":
 			request.Header.Set("Content-Type", "application/json")
 		}
 		if ok, errs := judge().ValidateHttpRequestSync(request); !ok {

@@ -11,10 +11,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	berth "github.com/berth-backup/berth"
 	"github.com/go-chi/chi/v5"
+	"github.com/oapi-codegen/nullable"
 	"github.com/oapi-codegen/runtime"
 	openapi_types "github.com/oapi-codegen/runtime/types"
 )
@@ -84,8 +86,14 @@ type Backup struct {
 	// Namespaces What a backup claims and, once it is admitted, holds.
 	Namespaces Namespaces `json:"namespaces"`
 
+	// NotBefore When it enters the queue at the earliest.
+	NotBefore *time.Time `json:"notBefore"`
+
 	// Phase Where a backup stands in its life, in Velero's spelling. `New` and `Queued` wait; `ReadyToStart`, `InProgress`, `Finalizing` and `FinalizingPartiallyFailed` run; `Completed`, `PartiallyFailed`, `Failed`, `FailedValidation` and `Canceled` are ends. `Canceled` is Berth's own.
 	Phase Phase `json:"phase"`
+
+	// Priority Minutes by which it goes ahead of its turn.
+	Priority int `json:"priority"`
 
 	// Progress How far it has come; null until it runs.
 	Progress *Progress `json:"progress"`
@@ -107,6 +115,9 @@ type Backup struct {
 	// Examples: {"includedNamespaces":["shop","shop-db"],"ttl":"168h0m0s"}
 	Spec Spec `json:"spec"`
 
+	// StartDeadline When it must have started for the first time, else it fails.
+	StartDeadline *time.Time `json:"startDeadline"`
+
 	// StartedAt When a worker started to take it.
 	StartedAt *time.Time `json:"startedAt"`
 
@@ -125,6 +136,9 @@ type Backup struct {
 
 // BackupLinks Paths of what belongs to a backup.
 type BackupLinks struct {
+	// Explain What it waits for.
+	Explain string `json:"explain"`
+
 	// Self The backup itself.
 	Self string `json:"self"`
 }
@@ -136,6 +150,24 @@ type BackupList struct {
 
 	// NextCursor The `cursor` of the next page; null on the last one.
 	NextCursor *string `json:"nextCursor"`
+}
+
+// BackupPatch What to change of a waiting backup; what is left out stays.
+type BackupPatch struct {
+	// NotBefore When it enters the queue at the earliest; null for at once.
+	//
+	// Examples: 2026-07-01T22:00:00Z
+	NotBefore nullable.Nullable[time.Time] `json:"notBefore,omitempty"`
+
+	// Priority Minutes by which it goes ahead of its turn.
+	//
+	// Examples: 1440
+	Priority *int `json:"priority,omitempty"`
+
+	// StartDeadline When it must have started for the first time; null for no such time.
+	//
+	// Examples: 2026-07-02T04:00:00Z
+	StartDeadline nullable.Nullable[time.Time] `json:"startDeadline,omitempty"`
 }
 
 // BackupRef A backup by id and name.
@@ -169,11 +201,44 @@ type BackupRequest struct {
 	// Examples: shop-before-upgrade
 	Name *string `json:"name,omitempty"`
 
+	// NotBefore When it enters the queue at the earliest; it counts as asked for then.
+	//
+	// Examples: 2026-07-01T22:00:00Z
+	NotBefore *time.Time `json:"notBefore,omitempty"`
+
+	// Priority Minutes by which it goes ahead of its turn, or behind where negative: it has the place of a backup that was asked for so much earlier.
+	//
+	// Examples: 60
+	Priority *int `json:"priority,omitempty"`
+
 	// Spec Velero's BackupSpec (velero.io/v1), field for field. Fields that Berth does not act on yet are refused by name (`unsupported`) where they ask for something.
 	//
 	// Examples: {"includedNamespaces":["shop","shop-db"],"ttl":"168h0m0s"}
 	Spec Spec `json:"spec"`
+
+	// StartDeadline When it must have started for the first time, later than `notBefore`; else it is `Failed` with the reason `StartDeadlineExceeded` and never runs.
+	//
+	// Examples: 2026-07-02T04:00:00Z
+	StartDeadline *time.Time `json:"startDeadline,omitempty"`
 }
+
+// Basis What a predicted start rests on: the weakest of what its own run and
+// those ahead of it rest on. From `no history` on there is none, and this
+// says why.
+//
+// - `immediate`: no run that takes time is in its way.
+// - `schedule`: past runs of the same schedules.
+// - `namespaces`: past runs of the same namespaces.
+// - `cluster`: past runs of the cluster, none of which is alike.
+// - `no history`: nothing has run in the cluster yet.
+// - `paused`: the queue is paused until somebody resumes it.
+// - `no worker`: no worker of the cluster is alive.
+// - `unreachable`: the cluster's API does not answer.
+// - `storage unavailable`: a storage location cannot be reached.
+// - `unresolvable`: the cluster's namespaces are not known yet.
+// - `start deadline`: its start deadline is predicted to come first.
+// - `no slot`: the cluster's limit lets nothing run.
+type Basis = berth.Basis
 
 // Blocker One thing in the way of a waiting backup.
 type Blocker struct {
@@ -185,7 +250,12 @@ type Blocker struct {
 
 	// Reason Why a backup waits. Where several hold, the first of these counts:
 	//
+	// - `NotBefore`: its `notBefore` is in the future.
+	// - `BackOff`: it lost its worker again and is tried again later.
+	// - `QueuePaused`: somebody paused the cluster's queue.
 	// - `NoWorker`: no worker of the cluster is alive.
+	// - `ClusterUnreachable`: it names a pattern, or everything but some, and the cluster's API does not answer.
+	// - `StorageUnavailable`: its storage location cannot be reached.
 	// - `ScopeUnresolvable`: it names a pattern and the cluster's namespaces are not known yet.
 	// - `RunningOverlap`: a running backup holds a namespace that it needs.
 	// - `EarlierQueuedOverlap`: an earlier backup in the queue needs the same namespace.
@@ -200,8 +270,89 @@ type Blocker struct {
 	Since *time.Time `json:"since"`
 }
 
+// ChainLink One backup that another waits for, and what it waits for itself.
+type ChainLink struct {
+	// Backup A backup by id and name.
+	Backup BackupRef `json:"backup"`
+
+	// BlockedBy What it waits for; null for one that runs.
+	BlockedBy *Blocker `json:"blockedBy"`
+
+	// Phase Where a backup stands in its life, in Velero's spelling. `New` and `Queued` wait; `ReadyToStart`, `InProgress`, `Finalizing` and `FinalizingPartiallyFailed` run; `Completed`, `PartiallyFailed`, `Failed`, `FailedValidation` and `Canceled` are ends. `Canceled` is Berth's own.
+	Phase Phase `json:"phase"`
+}
+
 // Code The stable name of a kind of problem.
 type Code = berth.Code
+
+// ETA When a waiting backup is predicted to start.
+type ETA struct {
+	// Basis What a predicted start rests on: the weakest of what its own run and
+	// those ahead of it rest on. From `no history` on there is none, and this
+	// says why.
+	//
+	// - `immediate`: no run that takes time is in its way.
+	// - `schedule`: past runs of the same schedules.
+	// - `namespaces`: past runs of the same namespaces.
+	// - `cluster`: past runs of the cluster, none of which is alike.
+	// - `no history`: nothing has run in the cluster yet.
+	// - `paused`: the queue is paused until somebody resumes it.
+	// - `no worker`: no worker of the cluster is alive.
+	// - `unreachable`: the cluster's API does not answer.
+	// - `storage unavailable`: a storage location cannot be reached.
+	// - `unresolvable`: the cluster's namespaces are not known yet.
+	// - `start deadline`: its start deadline is predicted to come first.
+	// - `no slot`: the cluster's limit lets nothing run.
+	Basis Basis `json:"basis"`
+
+	// Samples The number of past runs that it rests on.
+	Samples int `json:"samples"`
+
+	// StartP50 The likely start; null where none can be told.
+	StartP50 *time.Time `json:"startP50"`
+
+	// StartP90 The start that is kept nine times of ten; null where none can be told, or where the start deadline may come first.
+	StartP90 *time.Time `json:"startP90"`
+}
+
+// ExplainedBackup The backup that is explained.
+type ExplainedBackup struct {
+	// ID Its id.
+	ID openapi_types.UUID `json:"id"`
+
+	// Name Its name.
+	Name string `json:"name"`
+
+	// Phase Where a backup stands in its life, in Velero's spelling. `New` and `Queued` wait; `ReadyToStart`, `InProgress`, `Finalizing` and `FinalizingPartiallyFailed` run; `Completed`, `PartiallyFailed`, `Failed`, `FailedValidation` and `Canceled` are ends. `Canceled` is Berth's own.
+	Phase Phase `json:"phase"`
+}
+
+// Explanation All that one backup waits for, at one instant.
+type Explanation struct {
+	// Backup The backup that is explained.
+	Backup ExplainedBackup `json:"backup"`
+
+	// BlockedBy All that is in its way; empty for one that does not wait.
+	BlockedBy []Blocker `json:"blockedBy"`
+
+	// Chain From the backup that it waits for over the one that this one waits for, and so on, to the one that has to end or move first.
+	Chain []ChainLink `json:"chain"`
+
+	// Cluster Its cluster.
+	Cluster string `json:"cluster"`
+
+	// ComputedAt The instant that this shows.
+	ComputedAt time.Time `json:"computedAt"`
+
+	// MustEnd The backups in its way, in the order of the queue: each of them has to end, or to move behind it, before it can start.
+	MustEnd []BackupRef `json:"mustEnd"`
+
+	// Position Its place in the cluster's order; null for one that has none.
+	Position *int `json:"position"`
+
+	// Summary What it waits for, in words.
+	Summary string `json:"summary"`
+}
 
 // FieldError What is wrong with one field or parameter. It has either `pointer` or `parameter`.
 type FieldError struct {
@@ -222,6 +373,84 @@ type FieldError struct {
 	//
 	// Examples: /spec/includedNamespaces/0
 	Pointer *string `json:"pointer,omitempty"`
+}
+
+// Forecast How a cluster's queue would go on.
+type Forecast struct {
+	// Cluster The cluster.
+	Cluster string `json:"cluster"`
+
+	// ComputedAt The instant that this is about.
+	ComputedAt time.Time `json:"computedAt"`
+
+	// ConcurrentBackups How many backups would run at once.
+	ConcurrentBackups int `json:"concurrentBackups"`
+
+	// Truncated Whether more would wait than `waiting` has.
+	Truncated bool `json:"truncated"`
+
+	// Waiting The backups that would wait, in their order.
+	Waiting []ForecastBackup `json:"waiting"`
+}
+
+// ForecastBackup One backup that would wait.
+type ForecastBackup struct {
+	// Added Whether it is one of `add`.
+	Added bool `json:"added"`
+
+	// Backup A backup, or one that is only thought of.
+	Backup ForecastRef `json:"backup"`
+
+	// BlockedBy What would be in the way of a backup.
+	BlockedBy ForecastBlocker `json:"blockedBy"`
+
+	// ETA When it is predicted to start; null where too many wait to simulate all.
+	ETA *ETA `json:"eta"`
+
+	// Now When it is predicted to start as things are; null for one of `add`, too.
+	Now *ETA `json:"now"`
+
+	// Position Its place in the cluster's order; null for one that is not due.
+	Position *int `json:"position"`
+
+	// Starts Whether the next dequeue would start it.
+	Starts bool `json:"starts"`
+}
+
+// ForecastBlocker What would be in the way of a backup.
+type ForecastBlocker struct {
+	// Backup The backup in the way; null where something else is.
+	Backup *ForecastRef `json:"backup"`
+
+	// Namespaces The namespaces that both need, at most 100 of them.
+	Namespaces []string `json:"namespaces"`
+
+	// Reason Why a backup waits. Where several hold, the first of these counts:
+	//
+	// - `NotBefore`: its `notBefore` is in the future.
+	// - `BackOff`: it lost its worker again and is tried again later.
+	// - `QueuePaused`: somebody paused the cluster's queue.
+	// - `NoWorker`: no worker of the cluster is alive.
+	// - `ClusterUnreachable`: it names a pattern, or everything but some, and the cluster's API does not answer.
+	// - `StorageUnavailable`: its storage location cannot be reached.
+	// - `ScopeUnresolvable`: it names a pattern and the cluster's namespaces are not known yet.
+	// - `RunningOverlap`: a running backup holds a namespace that it needs.
+	// - `EarlierQueuedOverlap`: an earlier backup in the queue needs the same namespace.
+	// - `NoFreeSlot`: as many backups run as the cluster's limit allows.
+	// - `Dispatch`: nothing is in its way; the next dequeue starts it.
+	Reason WaitReason `json:"reason"`
+
+	// Setting The setting in the way, such as `concurrentBackups=2`.
+	Setting *string `json:"setting"`
+}
+
+// ForecastRef A backup, or one that is only thought of.
+type ForecastRef struct {
+	// ID Its id; null for one of `add`.
+	ID *openapi_types.UUID `json:"id"`
+
+	// Name Its name; null for one of `add` without a name.
+	Name *string `json:"name"`
 }
 
 // Health That all is well.
@@ -248,8 +477,72 @@ type Namespaces struct {
 	Names []string `json:"names"`
 }
 
+// Pause Why no backup of a cluster starts.
+type Pause struct {
+	// By Who paused it.
+	By *string `json:"by"`
+
+	// Reason Why, as whoever paused it said.
+	Reason *string `json:"reason"`
+
+	// Since Since when.
+	Since time.Time `json:"since"`
+
+	// Until When it ends by itself; null for not before somebody resumes it.
+	Until *time.Time `json:"until"`
+}
+
+// PauseRequest Why and how long no backup of a cluster is to start.
+type PauseRequest struct {
+	// By Who pauses it, for the record.
+	//
+	// Examples: ops
+	By *string `json:"by,omitempty"`
+
+	// Cluster The cluster. Default `default`.
+	//
+	// Examples: default
+	Cluster *string `json:"cluster,omitempty"`
+
+	// Reason Why; it stands in what every waiting backup waits for.
+	//
+	// Examples: storage upgrade
+	Reason *string `json:"reason,omitempty"`
+
+	// Until When the pause ends by itself, in the future. Default when somebody resumes it.
+	//
+	// Examples: 2026-07-01T14:00:00Z
+	Until *time.Time `json:"until,omitempty"`
+}
+
 // Phase Where a backup stands in its life, in Velero's spelling. `New` and `Queued` wait; `ReadyToStart`, `InProgress`, `Finalizing` and `FinalizingPartiallyFailed` run; `Completed`, `PartiallyFailed`, `Failed`, `FailedValidation` and `Canceled` are ends. `Canceled` is Berth's own.
 type Phase = berth.Phase
+
+// Prediction What would become of a backup that is only thought of.
+type Prediction struct {
+	// Cluster The cluster that would be backed up.
+	Cluster string `json:"cluster"`
+
+	// ComputedAt The instant that this is about.
+	ComputedAt time.Time `json:"computedAt"`
+
+	// Name Its name; null where the request has none.
+	Name *string `json:"name"`
+
+	// Namespaces What a backup claims and, once it is admitted, holds.
+	Namespaces Namespaces `json:"namespaces"`
+
+	// Queue A waiting backup's place and what it waits for.
+	Queue QueueEntry `json:"queue"`
+
+	// Spec Velero's BackupSpec (velero.io/v1), field for field. Fields that Berth does not act on yet are refused by name (`unsupported`) where they ask for something.
+	//
+	// Examples: {"includedNamespaces":["shop","shop-db"],"ttl":"168h0m0s"}
+	Spec Spec `json:"spec"`
+
+	// Starts Whether the next dequeue would start it.
+	Starts bool `json:"starts"`
+}
 
 // Problem What is wrong, as RFC 9457 problem details.
 type Problem struct {
@@ -312,26 +605,75 @@ type Queue struct {
 	// ConcurrentBackups How many backups of the cluster may run at once.
 	ConcurrentBackups int `json:"concurrentBackups"`
 
+	// ItemBlockWorkerCount How many workers the pool of each backup that starts now has.
+	ItemBlockWorkerCount int `json:"itemBlockWorkerCount"`
+
+	// MaxQueued How many backups may wait; null for any number.
+	MaxQueued *int `json:"maxQueued"`
+
+	// NextCursor The `cursor` of the next page; null on the last one.
+	NextCursor *string `json:"nextCursor"`
+
+	// Paused Why no backup starts; null while backups may start.
+	Paused *Pause `json:"paused"`
+
 	// Running The running backups by slot.
 	Running []RunningBackup `json:"running"`
 
 	// Version A number that moves with every event of the cluster.
 	Version int64 `json:"version"`
 
-	// Waiting The waiting backups in their order.
+	// Waiting A page of the waiting backups in their order, then of those that are not due yet.
 	Waiting []Backup `json:"waiting"`
 }
 
 // QueueEntry A waiting backup's place and what it waits for.
 type QueueEntry struct {
-	// BlockedBy What is in its way, the one that counts.
+	// BlockedBy What is in its way, the one that counts; in a dry run all that is.
 	BlockedBy []Blocker `json:"blockedBy"`
+
+	// ETA When it is predicted to start; null where nobody asked for it.
+	ETA *ETA `json:"eta"`
 
 	// OverlappingAhead How many backups ahead of it, running ones included, share a namespace with it.
 	OverlappingAhead int `json:"overlappingAhead"`
 
-	// Position Its place in the cluster's order.
-	Position int `json:"position"`
+	// Position Its place in the cluster's order; null for one that is `New` and has none.
+	Position *int `json:"position"`
+}
+
+// QueueSettings A cluster's limits and its pause.
+type QueueSettings struct {
+	// Cluster The cluster.
+	Cluster string `json:"cluster"`
+
+	// ConcurrentBackups How many backups of the cluster may run at once.
+	ConcurrentBackups int `json:"concurrentBackups"`
+
+	// ItemBlockWorkerCount How many workers the pool of each running backup has. A backup keeps the number that it started with.
+	ItemBlockWorkerCount int `json:"itemBlockWorkerCount"`
+
+	// MaxQueued How many backups may wait, `New` ones included; null for any number.
+	MaxQueued *int `json:"maxQueued"`
+
+	// Paused Why no backup starts; null while backups may start.
+	Paused *Pause `json:"paused"`
+
+	// Version A number that moves with every change of the limits and of the pause.
+	Version int64 `json:"version"`
+}
+
+// ResumeRequest Which queue goes on.
+type ResumeRequest struct {
+	// By Who resumes it, for the record.
+	//
+	// Examples: ops
+	By *string `json:"by,omitempty"`
+
+	// Cluster The cluster. Default `default`.
+	//
+	// Examples: default
+	Cluster *string `json:"cluster,omitempty"`
 }
 
 // RunningBackup A running backup and its place.
@@ -343,6 +685,45 @@ type RunningBackup struct {
 	Slot int `json:"slot"`
 }
 
+// SettingsPatch What to change of a cluster's limits; what is left out stays.
+type SettingsPatch struct {
+	// ConcurrentBackups How many backups of the cluster may run at once.
+	//
+	// Examples: 4
+	ConcurrentBackups *int `json:"concurrentBackups,omitempty"`
+
+	// ItemBlockWorkerCount How many workers the pool of each backup that starts from now on has.
+	//
+	// Examples: 4
+	ItemBlockWorkerCount *int `json:"itemBlockWorkerCount,omitempty"`
+
+	// MaxQueued How many backups may wait, `New` ones included; null for any number.
+	//
+	// Examples: 5000
+	MaxQueued nullable.Nullable[int] `json:"maxQueued,omitempty"`
+}
+
+// SimulateRequest What to suppose of a cluster's queue.
+type SimulateRequest struct {
+	// Add Backups that would be asked for now, of this cluster.
+	Add *[]BackupRequest `json:"add,omitempty"`
+
+	// Cancel The ids of waiting and running backups that would be gone.
+	//
+	// Examples: ["019a8c1d-0a4f-7d10-8b36-1f9c7e55a0d2"]
+	Cancel *[]openapi_types.UUID `json:"cancel,omitempty"`
+
+	// Cluster The cluster. Default `default`.
+	//
+	// Examples: default
+	Cluster *string `json:"cluster,omitempty"`
+
+	// ConcurrentBackups How many backups may run at once. Default the cluster's limit.
+	//
+	// Examples: 2
+	ConcurrentBackups *int `json:"concurrentBackups,omitempty"`
+}
+
 // Spec Velero's BackupSpec (velero.io/v1), field for field. Fields that Berth does not act on yet are refused by name (`unsupported`) where they ask for something.
 //
 // Examples: {"includedNamespaces":["shop","shop-db"],"ttl":"168h0m0s"}
@@ -350,13 +731,24 @@ type Spec = berth.Spec
 
 // WaitReason Why a backup waits. Where several hold, the first of these counts:
 //
+// - `NotBefore`: its `notBefore` is in the future.
+// - `BackOff`: it lost its worker again and is tried again later.
+// - `QueuePaused`: somebody paused the cluster's queue.
 // - `NoWorker`: no worker of the cluster is alive.
+// - `ClusterUnreachable`: it names a pattern, or everything but some, and the cluster's API does not answer.
+// - `StorageUnavailable`: its storage location cannot be reached.
 // - `ScopeUnresolvable`: it names a pattern and the cluster's namespaces are not known yet.
 // - `RunningOverlap`: a running backup holds a namespace that it needs.
 // - `EarlierQueuedOverlap`: an earlier backup in the queue needs the same namespace.
 // - `NoFreeSlot`: as many backups run as the cluster's limit allows.
 // - `Dispatch`: nothing is in its way; the next dequeue starts it.
 type WaitReason = berth.WaitReason
+
+// BackupID Examples: 019a8c1e-7b1d-7c3e-9f52-6a0e4d2b8c11
+type BackupID = openapi_types.UUID
+
+// Cluster Examples: default
+type Cluster = string
 
 // Internal What is wrong, as RFC 9457 problem details.
 type Internal = Problem
@@ -375,6 +767,21 @@ type NotReady = Problem
 
 // PayloadTooLarge What is wrong, as RFC 9457 problem details.
 type PayloadTooLarge = Problem
+
+// PreconditionFailed What is wrong, as RFC 9457 problem details.
+type PreconditionFailed = Problem
+
+// PreconditionRequired What is wrong, as RFC 9457 problem details.
+type PreconditionRequired = Problem
+
+// QueueFull What is wrong, as RFC 9457 problem details.
+type QueueFull = Problem
+
+// Settings A cluster's limits and its pause.
+type Settings = QueueSettings
+
+// StateConflict What is wrong, as RFC 9457 problem details.
+type StateConflict = Problem
 
 // UnsupportedMediaType What is wrong, as RFC 9457 problem details.
 type UnsupportedMediaType = Problem
@@ -397,14 +804,62 @@ type ListBackupsParams struct {
 	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// CreateBackupParams defines parameters for CreateBackup.
+type CreateBackupParams struct {
+	// DryRun Whether only to predict.
+	DryRun *bool `form:"dryRun,omitempty" json:"dryRun,omitempty"`
+}
+
 // GetQueueParams defines parameters for GetQueue.
 type GetQueueParams struct {
 	// Cluster The cluster.
-	Cluster *string `form:"cluster,omitempty" json:"cluster,omitempty"`
+	Cluster *Cluster `form:"cluster,omitempty" json:"cluster,omitempty"`
+
+	// Limit The most waiting backups that a page holds. More than 1000 counts as 1000.
+	Limit *int `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `nextCursor` of the page before. It is opaque; one that a queue did not give is answered 400.
+	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// GetQueueSettingsParams defines parameters for GetQueueSettings.
+type GetQueueSettingsParams struct {
+	// Cluster The cluster.
+	Cluster *Cluster `form:"cluster,omitempty" json:"cluster,omitempty"`
+}
+
+// ChangeQueueSettingsParams defines parameters for ChangeQueueSettings.
+type ChangeQueueSettingsParams struct {
+	// Cluster The cluster.
+	Cluster *Cluster `form:"cluster,omitempty" json:"cluster,omitempty"`
+
+	// IfMatch The `ETag` of the settings that the change was made for, or `*` for whatever they are. Without it the answer is 428.
+	IfMatch *string `json:"If-Match,omitempty"`
 }
 
 // CreateBackupJSONRequestBody defines body for CreateBackup for application/json ContentType.
 type CreateBackupJSONRequestBody = BackupRequest
+
+// EditBackupJSONRequestBody defines body for EditBackup for application/json ContentType.
+type EditBackupJSONRequestBody = BackupPatch
+
+// EditBackupApplicationMergePatchPlusJSONRequestBody defines body for EditBackup for application/merge-patch+json ContentType.
+type EditBackupApplicationMergePatchPlusJSONRequestBody = BackupPatch
+
+// PauseQueueJSONRequestBody defines body for PauseQueue for application/json ContentType.
+type PauseQueueJSONRequestBody = PauseRequest
+
+// ResumeQueueJSONRequestBody defines body for ResumeQueue for application/json ContentType.
+type ResumeQueueJSONRequestBody = ResumeRequest
+
+// ChangeQueueSettingsJSONRequestBody defines body for ChangeQueueSettings for application/json ContentType.
+type ChangeQueueSettingsJSONRequestBody = SettingsPatch
+
+// ChangeQueueSettingsApplicationMergePatchPlusJSONRequestBody defines body for ChangeQueueSettings for application/merge-patch+json ContentType.
+type ChangeQueueSettingsApplicationMergePatchPlusJSONRequestBody = SettingsPatch
+
+// SimulateQueueJSONRequestBody defines body for SimulateQueue for application/json ContentType.
+type SimulateQueueJSONRequestBody = SimulateRequest
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
@@ -413,10 +868,16 @@ type ServerInterface interface {
 	ListBackups(w http.ResponseWriter, r *http.Request, params ListBackupsParams)
 	// CreateBackup Enqueue a backup.
 	// (POST /backups)
-	CreateBackup(w http.ResponseWriter, r *http.Request)
+	CreateBackup(w http.ResponseWriter, r *http.Request, params CreateBackupParams)
 	// GetBackup Show one backup.
 	// (GET /backups/{id})
-	GetBackup(w http.ResponseWriter, r *http.Request, id openapi_types.UUID)
+	GetBackup(w http.ResponseWriter, r *http.Request, id BackupID)
+	// EditBackup Change a waiting backup.
+	// (PATCH /backups/{id})
+	EditBackup(w http.ResponseWriter, r *http.Request, id BackupID)
+	// ExplainBackup Say all that a backup waits for.
+	// (GET /backups/{id}/explain)
+	ExplainBackup(w http.ResponseWriter, r *http.Request, id BackupID)
 	// GetLivez Say whether the process lives.
 	// (GET /livez)
 	GetLivez(w http.ResponseWriter, r *http.Request)
@@ -426,6 +887,21 @@ type ServerInterface interface {
 	// GetQueue Show a cluster's queue.
 	// (GET /queue)
 	GetQueue(w http.ResponseWriter, r *http.Request, params GetQueueParams)
+	// PauseQueue Start no backup of a cluster from now on.
+	// (POST /queue/pause)
+	PauseQueue(w http.ResponseWriter, r *http.Request)
+	// ResumeQueue Start a cluster's backups again.
+	// (POST /queue/resume)
+	ResumeQueue(w http.ResponseWriter, r *http.Request)
+	// GetQueueSettings Show a cluster's limits.
+	// (GET /queue/settings)
+	GetQueueSettings(w http.ResponseWriter, r *http.Request, params GetQueueSettingsParams)
+	// ChangeQueueSettings Change a cluster's limits.
+	// (PATCH /queue/settings)
+	ChangeQueueSettings(w http.ResponseWriter, r *http.Request, params ChangeQueueSettingsParams)
+	// SimulateQueue Predict how a cluster's queue goes on.
+	// (POST /queue/simulate)
+	SimulateQueue(w http.ResponseWriter, r *http.Request)
 	// GetReadyz Say whether the server can serve.
 	// (GET /readyz)
 	GetReadyz(w http.ResponseWriter, r *http.Request)
@@ -443,13 +919,25 @@ func (_ Unimplemented) ListBackups(w http.ResponseWriter, r *http.Request, param
 
 // CreateBackup Enqueue a backup.
 // (POST /backups)
-func (_ Unimplemented) CreateBackup(w http.ResponseWriter, r *http.Request) {
+func (_ Unimplemented) CreateBackup(w http.ResponseWriter, r *http.Request, params CreateBackupParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
 // GetBackup Show one backup.
 // (GET /backups/{id})
-func (_ Unimplemented) GetBackup(w http.ResponseWriter, r *http.Request, id openapi_types.UUID) {
+func (_ Unimplemented) GetBackup(w http.ResponseWriter, r *http.Request, id BackupID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// EditBackup Change a waiting backup.
+// (PATCH /backups/{id})
+func (_ Unimplemented) EditBackup(w http.ResponseWriter, r *http.Request, id BackupID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ExplainBackup Say all that a backup waits for.
+// (GET /backups/{id}/explain)
+func (_ Unimplemented) ExplainBackup(w http.ResponseWriter, r *http.Request, id BackupID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -468,6 +956,36 @@ func (_ Unimplemented) GetOpenAPI(w http.ResponseWriter, r *http.Request) {
 // GetQueue Show a cluster's queue.
 // (GET /queue)
 func (_ Unimplemented) GetQueue(w http.ResponseWriter, r *http.Request, params GetQueueParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// PauseQueue Start no backup of a cluster from now on.
+// (POST /queue/pause)
+func (_ Unimplemented) PauseQueue(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ResumeQueue Start a cluster's backups again.
+// (POST /queue/resume)
+func (_ Unimplemented) ResumeQueue(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetQueueSettings Show a cluster's limits.
+// (GET /queue/settings)
+func (_ Unimplemented) GetQueueSettings(w http.ResponseWriter, r *http.Request, params GetQueueSettingsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ChangeQueueSettings Change a cluster's limits.
+// (PATCH /queue/settings)
+func (_ Unimplemented) ChangeQueueSettings(w http.ResponseWriter, r *http.Request, params ChangeQueueSettingsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// SimulateQueue Predict how a cluster's queue goes on.
+// (POST /queue/simulate)
+func (_ Unimplemented) SimulateQueue(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -561,8 +1079,27 @@ func (siw *ServerInterfaceWrapper) ListBackups(w http.ResponseWriter, r *http.Re
 // CreateBackup operation middleware
 func (siw *ServerInterfaceWrapper) CreateBackup(w http.ResponseWriter, r *http.Request) {
 
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateBackupParams
+
+	// ------------- Optional query parameter "dryRun" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dryRun", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dryRun"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dryRun", Err: err})
+		}
+		return
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CreateBackup(w, r)
+		siw.Handler.CreateBackup(w, r, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -579,7 +1116,7 @@ func (siw *ServerInterfaceWrapper) GetBackup(w http.ResponseWriter, r *http.Requ
 	_ = err
 
 	// ------------- Path parameter "id" -------------
-	var id openapi_types.UUID
+	var id BackupID
 
 	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
 	if err != nil {
@@ -589,6 +1126,58 @@ func (siw *ServerInterfaceWrapper) GetBackup(w http.ResponseWriter, r *http.Requ
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.GetBackup(w, r, id)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// EditBackup operation middleware
+func (siw *ServerInterfaceWrapper) EditBackup(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id BackupID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.EditBackup(w, r, id)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ExplainBackup operation middleware
+func (siw *ServerInterfaceWrapper) ExplainBackup(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id BackupID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ExplainBackup(w, r, id)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -648,8 +1237,163 @@ func (siw *ServerInterfaceWrapper) GetQueue(w http.ResponseWriter, r *http.Reque
 		return
 	}
 
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.GetQueue(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// PauseQueue operation middleware
+func (siw *ServerInterfaceWrapper) PauseQueue(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PauseQueue(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ResumeQueue operation middleware
+func (siw *ServerInterfaceWrapper) ResumeQueue(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ResumeQueue(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetQueueSettings operation middleware
+func (siw *ServerInterfaceWrapper) GetQueueSettings(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetQueueSettingsParams
+
+	// ------------- Optional query parameter "cluster" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cluster", r.URL.Query(), &params.Cluster, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cluster"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cluster", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetQueueSettings(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ChangeQueueSettings operation middleware
+func (siw *ServerInterfaceWrapper) ChangeQueueSettings(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ChangeQueueSettingsParams
+
+	// ------------- Optional query parameter "cluster" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cluster", r.URL.Query(), &params.Cluster, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cluster"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cluster", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch string
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ChangeQueueSettings(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// SimulateQueue operation middleware
+func (siw *ServerInterfaceWrapper) SimulateQueue(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.SimulateQueue(w, r)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -796,7 +1540,28 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/backups/{id}", wrapper.GetBackup)
 	})
 	r.Group(func(r chi.Router) {
+		r.Patch(options.BaseURL+"/backups/{id}", wrapper.EditBackup)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/backups/{id}/explain", wrapper.ExplainBackup)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/queue", wrapper.GetQueue)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/queue/settings", wrapper.GetQueueSettings)
+	})
+	r.Group(func(r chi.Router) {
+		r.Patch(options.BaseURL+"/queue/settings", wrapper.ChangeQueueSettings)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/queue/pause", wrapper.PauseQueue)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/queue/resume", wrapper.ResumeQueue)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/queue/simulate", wrapper.SimulateQueue)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/livez", wrapper.GetLivez)
@@ -829,6 +1594,30 @@ type NotReadyApplicationProblemPlusJSONResponse struct {
 }
 
 type PayloadTooLargeApplicationProblemPlusJSONResponse Problem
+
+type PreconditionFailedApplicationProblemPlusJSONResponse Problem
+
+type PreconditionRequiredApplicationProblemPlusJSONResponse Problem
+
+type QueueFullResponseHeaders struct {
+	RetryAfter int
+}
+type QueueFullApplicationProblemPlusJSONResponse struct {
+	Body Problem
+
+	Headers QueueFullResponseHeaders
+}
+
+type SettingsResponseHeaders struct {
+	ETag string
+}
+type SettingsJSONResponse struct {
+	Body QueueSettings
+
+	Headers SettingsResponseHeaders
+}
+
+type StateConflictApplicationProblemPlusJSONResponse Problem
 
 type UnsupportedMediaTypeApplicationProblemPlusJSONResponse Problem
 
@@ -922,11 +1711,26 @@ func (response ListBackups503ApplicationProblemPlusJSONResponse) VisitListBackup
 }
 
 type CreateBackupRequestObject struct {
-	Body *CreateBackupJSONRequestBody
+	Params CreateBackupParams
+	Body   *CreateBackupJSONRequestBody
 }
 
 type CreateBackupResponseObject interface {
 	VisitCreateBackupResponse(w http.ResponseWriter) error
+}
+
+type CreateBackup200JSONResponse Prediction
+
+func (response CreateBackup200JSONResponse) VisitCreateBackupResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
 }
 
 type CreateBackup201ResponseHeaders struct {
@@ -1031,6 +1835,23 @@ func (response CreateBackup422ApplicationProblemPlusJSONResponse) VisitCreateBac
 	return err
 }
 
+type CreateBackup429ApplicationProblemPlusJSONResponse struct {
+	QueueFullApplicationProblemPlusJSONResponse
+}
+
+func (response CreateBackup429ApplicationProblemPlusJSONResponse) VisitCreateBackupResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type CreateBackup500ApplicationProblemPlusJSONResponse struct {
 	InternalApplicationProblemPlusJSONResponse
 }
@@ -1065,7 +1886,7 @@ func (response CreateBackup503ApplicationProblemPlusJSONResponse) VisitCreateBac
 }
 
 type GetBackupRequestObject struct {
-	ID openapi_types.UUID `json:"id"`
+	ID BackupID `json:"id"`
 }
 
 type GetBackupResponseObject interface {
@@ -1139,6 +1960,246 @@ type GetBackup503ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetBackup503ApplicationProblemPlusJSONResponse) VisitGetBackupResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EditBackupRequestObject struct {
+	ID                                BackupID `json:"id"`
+	JSONBody                          *EditBackupJSONRequestBody
+	ApplicationMergePatchPlusJSONBody *EditBackupApplicationMergePatchPlusJSONRequestBody
+}
+
+type EditBackupResponseObject interface {
+	VisitEditBackupResponse(w http.ResponseWriter) error
+}
+
+type EditBackup200JSONResponse Backup
+
+func (response EditBackup200JSONResponse) VisitEditBackupResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EditBackup400ApplicationProblemPlusJSONResponse struct {
+	MalformedRequestApplicationProblemPlusJSONResponse
+}
+
+func (response EditBackup400ApplicationProblemPlusJSONResponse) VisitEditBackupResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EditBackup404ApplicationProblemPlusJSONResponse struct {
+	NotFoundApplicationProblemPlusJSONResponse
+}
+
+func (response EditBackup404ApplicationProblemPlusJSONResponse) VisitEditBackupResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EditBackup409ApplicationProblemPlusJSONResponse struct {
+	StateConflictApplicationProblemPlusJSONResponse
+}
+
+func (response EditBackup409ApplicationProblemPlusJSONResponse) VisitEditBackupResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EditBackup413ApplicationProblemPlusJSONResponse struct {
+	PayloadTooLargeApplicationProblemPlusJSONResponse
+}
+
+func (response EditBackup413ApplicationProblemPlusJSONResponse) VisitEditBackupResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EditBackup415ApplicationProblemPlusJSONResponse struct {
+	UnsupportedMediaTypeApplicationProblemPlusJSONResponse
+}
+
+func (response EditBackup415ApplicationProblemPlusJSONResponse) VisitEditBackupResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EditBackup422ApplicationProblemPlusJSONResponse struct {
+	ValidationFailedApplicationProblemPlusJSONResponse
+}
+
+func (response EditBackup422ApplicationProblemPlusJSONResponse) VisitEditBackupResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EditBackup500ApplicationProblemPlusJSONResponse struct {
+	InternalApplicationProblemPlusJSONResponse
+}
+
+func (response EditBackup500ApplicationProblemPlusJSONResponse) VisitEditBackupResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EditBackup503ApplicationProblemPlusJSONResponse struct {
+	NotReadyApplicationProblemPlusJSONResponse
+}
+
+func (response EditBackup503ApplicationProblemPlusJSONResponse) VisitEditBackupResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExplainBackupRequestObject struct {
+	ID BackupID `json:"id"`
+}
+
+type ExplainBackupResponseObject interface {
+	VisitExplainBackupResponse(w http.ResponseWriter) error
+}
+
+type ExplainBackup200JSONResponse Explanation
+
+func (response ExplainBackup200JSONResponse) VisitExplainBackupResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExplainBackup400ApplicationProblemPlusJSONResponse struct {
+	MalformedRequestApplicationProblemPlusJSONResponse
+}
+
+func (response ExplainBackup400ApplicationProblemPlusJSONResponse) VisitExplainBackupResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExplainBackup404ApplicationProblemPlusJSONResponse struct {
+	NotFoundApplicationProblemPlusJSONResponse
+}
+
+func (response ExplainBackup404ApplicationProblemPlusJSONResponse) VisitExplainBackupResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExplainBackup500ApplicationProblemPlusJSONResponse struct {
+	InternalApplicationProblemPlusJSONResponse
+}
+
+func (response ExplainBackup500ApplicationProblemPlusJSONResponse) VisitExplainBackupResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExplainBackup503ApplicationProblemPlusJSONResponse struct {
+	NotReadyApplicationProblemPlusJSONResponse
+}
+
+func (response ExplainBackup503ApplicationProblemPlusJSONResponse) VisitExplainBackupResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -1285,6 +2346,22 @@ func (response GetQueue404ApplicationProblemPlusJSONResponse) VisitGetQueueRespo
 	return err
 }
 
+type GetQueue422ApplicationProblemPlusJSONResponse struct {
+	ValidationFailedApplicationProblemPlusJSONResponse
+}
+
+func (response GetQueue422ApplicationProblemPlusJSONResponse) VisitGetQueueResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetQueue500ApplicationProblemPlusJSONResponse struct {
 	InternalApplicationProblemPlusJSONResponse
 }
@@ -1306,6 +2383,671 @@ type GetQueue503ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetQueue503ApplicationProblemPlusJSONResponse) VisitGetQueueResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PauseQueueRequestObject struct {
+	Body *PauseQueueJSONRequestBody
+}
+
+type PauseQueueResponseObject interface {
+	VisitPauseQueueResponse(w http.ResponseWriter) error
+}
+
+type PauseQueue200JSONResponse struct{ SettingsJSONResponse }
+
+func (response PauseQueue200JSONResponse) VisitPauseQueueResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PauseQueue400ApplicationProblemPlusJSONResponse struct {
+	MalformedRequestApplicationProblemPlusJSONResponse
+}
+
+func (response PauseQueue400ApplicationProblemPlusJSONResponse) VisitPauseQueueResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PauseQueue404ApplicationProblemPlusJSONResponse struct {
+	NotFoundApplicationProblemPlusJSONResponse
+}
+
+func (response PauseQueue404ApplicationProblemPlusJSONResponse) VisitPauseQueueResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PauseQueue413ApplicationProblemPlusJSONResponse struct {
+	PayloadTooLargeApplicationProblemPlusJSONResponse
+}
+
+func (response PauseQueue413ApplicationProblemPlusJSONResponse) VisitPauseQueueResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PauseQueue415ApplicationProblemPlusJSONResponse struct {
+	UnsupportedMediaTypeApplicationProblemPlusJSONResponse
+}
+
+func (response PauseQueue415ApplicationProblemPlusJSONResponse) VisitPauseQueueResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PauseQueue422ApplicationProblemPlusJSONResponse struct {
+	ValidationFailedApplicationProblemPlusJSONResponse
+}
+
+func (response PauseQueue422ApplicationProblemPlusJSONResponse) VisitPauseQueueResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PauseQueue500ApplicationProblemPlusJSONResponse struct {
+	InternalApplicationProblemPlusJSONResponse
+}
+
+func (response PauseQueue500ApplicationProblemPlusJSONResponse) VisitPauseQueueResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PauseQueue503ApplicationProblemPlusJSONResponse struct {
+	NotReadyApplicationProblemPlusJSONResponse
+}
+
+func (response PauseQueue503ApplicationProblemPlusJSONResponse) VisitPauseQueueResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeQueueRequestObject struct {
+	Body *ResumeQueueJSONRequestBody
+}
+
+type ResumeQueueResponseObject interface {
+	VisitResumeQueueResponse(w http.ResponseWriter) error
+}
+
+type ResumeQueue200JSONResponse struct{ SettingsJSONResponse }
+
+func (response ResumeQueue200JSONResponse) VisitResumeQueueResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeQueue400ApplicationProblemPlusJSONResponse struct {
+	MalformedRequestApplicationProblemPlusJSONResponse
+}
+
+func (response ResumeQueue400ApplicationProblemPlusJSONResponse) VisitResumeQueueResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeQueue404ApplicationProblemPlusJSONResponse struct {
+	NotFoundApplicationProblemPlusJSONResponse
+}
+
+func (response ResumeQueue404ApplicationProblemPlusJSONResponse) VisitResumeQueueResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeQueue413ApplicationProblemPlusJSONResponse struct {
+	PayloadTooLargeApplicationProblemPlusJSONResponse
+}
+
+func (response ResumeQueue413ApplicationProblemPlusJSONResponse) VisitResumeQueueResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeQueue415ApplicationProblemPlusJSONResponse struct {
+	UnsupportedMediaTypeApplicationProblemPlusJSONResponse
+}
+
+func (response ResumeQueue415ApplicationProblemPlusJSONResponse) VisitResumeQueueResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeQueue422ApplicationProblemPlusJSONResponse struct {
+	ValidationFailedApplicationProblemPlusJSONResponse
+}
+
+func (response ResumeQueue422ApplicationProblemPlusJSONResponse) VisitResumeQueueResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeQueue500ApplicationProblemPlusJSONResponse struct {
+	InternalApplicationProblemPlusJSONResponse
+}
+
+func (response ResumeQueue500ApplicationProblemPlusJSONResponse) VisitResumeQueueResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeQueue503ApplicationProblemPlusJSONResponse struct {
+	NotReadyApplicationProblemPlusJSONResponse
+}
+
+func (response ResumeQueue503ApplicationProblemPlusJSONResponse) VisitResumeQueueResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetQueueSettingsRequestObject struct {
+	Params GetQueueSettingsParams
+}
+
+type GetQueueSettingsResponseObject interface {
+	VisitGetQueueSettingsResponse(w http.ResponseWriter) error
+}
+
+type GetQueueSettings200JSONResponse struct{ SettingsJSONResponse }
+
+func (response GetQueueSettings200JSONResponse) VisitGetQueueSettingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetQueueSettings400ApplicationProblemPlusJSONResponse struct {
+	MalformedRequestApplicationProblemPlusJSONResponse
+}
+
+func (response GetQueueSettings400ApplicationProblemPlusJSONResponse) VisitGetQueueSettingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetQueueSettings404ApplicationProblemPlusJSONResponse struct {
+	NotFoundApplicationProblemPlusJSONResponse
+}
+
+func (response GetQueueSettings404ApplicationProblemPlusJSONResponse) VisitGetQueueSettingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetQueueSettings500ApplicationProblemPlusJSONResponse struct {
+	InternalApplicationProblemPlusJSONResponse
+}
+
+func (response GetQueueSettings500ApplicationProblemPlusJSONResponse) VisitGetQueueSettingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetQueueSettings503ApplicationProblemPlusJSONResponse struct {
+	NotReadyApplicationProblemPlusJSONResponse
+}
+
+func (response GetQueueSettings503ApplicationProblemPlusJSONResponse) VisitGetQueueSettingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ChangeQueueSettingsRequestObject struct {
+	Params                            ChangeQueueSettingsParams
+	JSONBody                          *ChangeQueueSettingsJSONRequestBody
+	ApplicationMergePatchPlusJSONBody *ChangeQueueSettingsApplicationMergePatchPlusJSONRequestBody
+}
+
+type ChangeQueueSettingsResponseObject interface {
+	VisitChangeQueueSettingsResponse(w http.ResponseWriter) error
+}
+
+type ChangeQueueSettings200JSONResponse struct{ SettingsJSONResponse }
+
+func (response ChangeQueueSettings200JSONResponse) VisitChangeQueueSettingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ChangeQueueSettings400ApplicationProblemPlusJSONResponse struct {
+	MalformedRequestApplicationProblemPlusJSONResponse
+}
+
+func (response ChangeQueueSettings400ApplicationProblemPlusJSONResponse) VisitChangeQueueSettingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ChangeQueueSettings404ApplicationProblemPlusJSONResponse struct {
+	NotFoundApplicationProblemPlusJSONResponse
+}
+
+func (response ChangeQueueSettings404ApplicationProblemPlusJSONResponse) VisitChangeQueueSettingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ChangeQueueSettings412ApplicationProblemPlusJSONResponse struct {
+	PreconditionFailedApplicationProblemPlusJSONResponse
+}
+
+func (response ChangeQueueSettings412ApplicationProblemPlusJSONResponse) VisitChangeQueueSettingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(412)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ChangeQueueSettings413ApplicationProblemPlusJSONResponse struct {
+	PayloadTooLargeApplicationProblemPlusJSONResponse
+}
+
+func (response ChangeQueueSettings413ApplicationProblemPlusJSONResponse) VisitChangeQueueSettingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ChangeQueueSettings415ApplicationProblemPlusJSONResponse struct {
+	UnsupportedMediaTypeApplicationProblemPlusJSONResponse
+}
+
+func (response ChangeQueueSettings415ApplicationProblemPlusJSONResponse) VisitChangeQueueSettingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ChangeQueueSettings422ApplicationProblemPlusJSONResponse struct {
+	ValidationFailedApplicationProblemPlusJSONResponse
+}
+
+func (response ChangeQueueSettings422ApplicationProblemPlusJSONResponse) VisitChangeQueueSettingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ChangeQueueSettings428ApplicationProblemPlusJSONResponse struct {
+	PreconditionRequiredApplicationProblemPlusJSONResponse
+}
+
+func (response ChangeQueueSettings428ApplicationProblemPlusJSONResponse) VisitChangeQueueSettingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(428)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ChangeQueueSettings500ApplicationProblemPlusJSONResponse struct {
+	InternalApplicationProblemPlusJSONResponse
+}
+
+func (response ChangeQueueSettings500ApplicationProblemPlusJSONResponse) VisitChangeQueueSettingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ChangeQueueSettings503ApplicationProblemPlusJSONResponse struct {
+	NotReadyApplicationProblemPlusJSONResponse
+}
+
+func (response ChangeQueueSettings503ApplicationProblemPlusJSONResponse) VisitChangeQueueSettingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SimulateQueueRequestObject struct {
+	Body *SimulateQueueJSONRequestBody
+}
+
+type SimulateQueueResponseObject interface {
+	VisitSimulateQueueResponse(w http.ResponseWriter) error
+}
+
+type SimulateQueue200JSONResponse Forecast
+
+func (response SimulateQueue200JSONResponse) VisitSimulateQueueResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SimulateQueue400ApplicationProblemPlusJSONResponse struct {
+	MalformedRequestApplicationProblemPlusJSONResponse
+}
+
+func (response SimulateQueue400ApplicationProblemPlusJSONResponse) VisitSimulateQueueResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SimulateQueue404ApplicationProblemPlusJSONResponse struct {
+	NotFoundApplicationProblemPlusJSONResponse
+}
+
+func (response SimulateQueue404ApplicationProblemPlusJSONResponse) VisitSimulateQueueResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SimulateQueue413ApplicationProblemPlusJSONResponse struct {
+	PayloadTooLargeApplicationProblemPlusJSONResponse
+}
+
+func (response SimulateQueue413ApplicationProblemPlusJSONResponse) VisitSimulateQueueResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SimulateQueue415ApplicationProblemPlusJSONResponse struct {
+	UnsupportedMediaTypeApplicationProblemPlusJSONResponse
+}
+
+func (response SimulateQueue415ApplicationProblemPlusJSONResponse) VisitSimulateQueueResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SimulateQueue422ApplicationProblemPlusJSONResponse struct {
+	ValidationFailedApplicationProblemPlusJSONResponse
+}
+
+func (response SimulateQueue422ApplicationProblemPlusJSONResponse) VisitSimulateQueueResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SimulateQueue500ApplicationProblemPlusJSONResponse struct {
+	InternalApplicationProblemPlusJSONResponse
+}
+
+func (response SimulateQueue500ApplicationProblemPlusJSONResponse) VisitSimulateQueueResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SimulateQueue503ApplicationProblemPlusJSONResponse struct {
+	NotReadyApplicationProblemPlusJSONResponse
+}
+
+func (response SimulateQueue503ApplicationProblemPlusJSONResponse) VisitSimulateQueueResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -1383,6 +3125,12 @@ type StrictServerInterface interface {
 	// GetBackup Show one backup.
 	// (GET /backups/{id})
 	GetBackup(ctx context.Context, request GetBackupRequestObject) (GetBackupResponseObject, error)
+	// EditBackup Change a waiting backup.
+	// (PATCH /backups/{id})
+	EditBackup(ctx context.Context, request EditBackupRequestObject) (EditBackupResponseObject, error)
+	// ExplainBackup Say all that a backup waits for.
+	// (GET /backups/{id}/explain)
+	ExplainBackup(ctx context.Context, request ExplainBackupRequestObject) (ExplainBackupResponseObject, error)
 	// GetLivez Say whether the process lives.
 	// (GET /livez)
 	GetLivez(ctx context.Context, request GetLivezRequestObject) (GetLivezResponseObject, error)
@@ -1392,6 +3140,21 @@ type StrictServerInterface interface {
 	// GetQueue Show a cluster's queue.
 	// (GET /queue)
 	GetQueue(ctx context.Context, request GetQueueRequestObject) (GetQueueResponseObject, error)
+	// PauseQueue Start no backup of a cluster from now on.
+	// (POST /queue/pause)
+	PauseQueue(ctx context.Context, request PauseQueueRequestObject) (PauseQueueResponseObject, error)
+	// ResumeQueue Start a cluster's backups again.
+	// (POST /queue/resume)
+	ResumeQueue(ctx context.Context, request ResumeQueueRequestObject) (ResumeQueueResponseObject, error)
+	// GetQueueSettings Show a cluster's limits.
+	// (GET /queue/settings)
+	GetQueueSettings(ctx context.Context, request GetQueueSettingsRequestObject) (GetQueueSettingsResponseObject, error)
+	// ChangeQueueSettings Change a cluster's limits.
+	// (PATCH /queue/settings)
+	ChangeQueueSettings(ctx context.Context, request ChangeQueueSettingsRequestObject) (ChangeQueueSettingsResponseObject, error)
+	// SimulateQueue Predict how a cluster's queue goes on.
+	// (POST /queue/simulate)
+	SimulateQueue(ctx context.Context, request SimulateQueueRequestObject) (SimulateQueueResponseObject, error)
 	// GetReadyz Say whether the server can serve.
 	// (GET /readyz)
 	GetReadyz(ctx context.Context, request GetReadyzRequestObject) (GetReadyzResponseObject, error)
@@ -1463,8 +3226,10 @@ func (sh *strictHandler) ListBackups(w http.ResponseWriter, r *http.Request, par
 }
 
 // CreateBackup operation middleware
-func (sh *strictHandler) CreateBackup(w http.ResponseWriter, r *http.Request) {
+func (sh *strictHandler) CreateBackup(w http.ResponseWriter, r *http.Request, params CreateBackupParams) {
 	var request CreateBackupRequestObject
+
+	request.Params = params
 
 	var body CreateBackupJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
@@ -1494,7 +3259,7 @@ func (sh *strictHandler) CreateBackup(w http.ResponseWriter, r *http.Request) {
 }
 
 // GetBackup operation middleware
-func (sh *strictHandler) GetBackup(w http.ResponseWriter, r *http.Request, id openapi_types.UUID) {
+func (sh *strictHandler) GetBackup(w http.ResponseWriter, r *http.Request, id BackupID) {
 	var request GetBackupRequestObject
 
 	request.ID = id
@@ -1512,6 +3277,78 @@ func (sh *strictHandler) GetBackup(w http.ResponseWriter, r *http.Request, id op
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetBackupResponseObject); ok {
 		if err := validResponse.VisitGetBackupResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// EditBackup operation middleware
+func (sh *strictHandler) EditBackup(w http.ResponseWriter, r *http.Request, id BackupID) {
+	var request EditBackupRequestObject
+
+	request.ID = id
+	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
+
+		var body EditBackupJSONRequestBody
+		if err := runtime.BindJSONBody(r, &body); err != nil {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+		request.JSONBody = &body
+
+	}
+	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/merge-patch+json") {
+
+		var body EditBackupApplicationMergePatchPlusJSONRequestBody
+		if err := runtime.BindJSONBody(r, &body); err != nil {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+		request.ApplicationMergePatchPlusJSONBody = &body
+
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.EditBackup(ctx, request.(EditBackupRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "EditBackup")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(EditBackupResponseObject); ok {
+		if err := validResponse.VisitEditBackupResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ExplainBackup operation middleware
+func (sh *strictHandler) ExplainBackup(w http.ResponseWriter, r *http.Request, id BackupID) {
+	var request ExplainBackupRequestObject
+
+	request.ID = id
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ExplainBackup(ctx, request.(ExplainBackupRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ExplainBackup")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ExplainBackupResponseObject); ok {
+		if err := validResponse.VisitExplainBackupResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -1586,6 +3423,180 @@ func (sh *strictHandler) GetQueue(w http.ResponseWriter, r *http.Request, params
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetQueueResponseObject); ok {
 		if err := validResponse.VisitGetQueueResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// PauseQueue operation middleware
+func (sh *strictHandler) PauseQueue(w http.ResponseWriter, r *http.Request) {
+	var request PauseQueueRequestObject
+
+	var body PauseQueueJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PauseQueue(ctx, request.(PauseQueueRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PauseQueue")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PauseQueueResponseObject); ok {
+		if err := validResponse.VisitPauseQueueResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ResumeQueue operation middleware
+func (sh *strictHandler) ResumeQueue(w http.ResponseWriter, r *http.Request) {
+	var request ResumeQueueRequestObject
+
+	var body ResumeQueueJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ResumeQueue(ctx, request.(ResumeQueueRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ResumeQueue")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ResumeQueueResponseObject); ok {
+		if err := validResponse.VisitResumeQueueResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetQueueSettings operation middleware
+func (sh *strictHandler) GetQueueSettings(w http.ResponseWriter, r *http.Request, params GetQueueSettingsParams) {
+	var request GetQueueSettingsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetQueueSettings(ctx, request.(GetQueueSettingsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetQueueSettings")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetQueueSettingsResponseObject); ok {
+		if err := validResponse.VisitGetQueueSettingsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ChangeQueueSettings operation middleware
+func (sh *strictHandler) ChangeQueueSettings(w http.ResponseWriter, r *http.Request, params ChangeQueueSettingsParams) {
+	var request ChangeQueueSettingsRequestObject
+
+	request.Params = params
+	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
+
+		var body ChangeQueueSettingsJSONRequestBody
+		if err := runtime.BindJSONBody(r, &body); err != nil {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+		request.JSONBody = &body
+
+	}
+	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/merge-patch+json") {
+
+		var body ChangeQueueSettingsApplicationMergePatchPlusJSONRequestBody
+		if err := runtime.BindJSONBody(r, &body); err != nil {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+		request.ApplicationMergePatchPlusJSONBody = &body
+
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ChangeQueueSettings(ctx, request.(ChangeQueueSettingsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ChangeQueueSettings")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ChangeQueueSettingsResponseObject); ok {
+		if err := validResponse.VisitChangeQueueSettingsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// SimulateQueue operation middleware
+func (sh *strictHandler) SimulateQueue(w http.ResponseWriter, r *http.Request) {
+	var request SimulateQueueRequestObject
+
+	var body SimulateQueueJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.SimulateQueue(ctx, request.(SimulateQueueRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "SimulateQueue")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(SimulateQueueResponseObject); ok {
+		if err := validResponse.VisitSimulateQueueResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

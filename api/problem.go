@@ -17,15 +17,14 @@ import (
 // URI (RFC 4151) names without promising that something is served there.
 const problemTypePrefix = "tag:berth-backup.io,2026:problems/"
 
-// retryAfterSeconds is how long a client is asked to wait while the server is
-// not ready.
-const retryAfterSeconds = 2
-
-// kinds gives each code its status and its title.
-var kinds = map[berth.Code]struct {
+// problemKind is what all problems of one code have in common.
+type problemKind struct {
 	status int
 	title  string
-}{
+}
+
+// kinds gives each code its status and its title.
+var kinds = map[berth.Code]problemKind{
 	berth.CodeMalformedRequest:     {http.StatusBadRequest, "The request cannot be read"},
 	berth.CodeUnsupportedMediaType: {http.StatusUnsupportedMediaType, "The body is not of a type that is taken here"},
 	berth.CodeValidationFailed:     {http.StatusUnprocessableEntity, "The request cannot be accepted"},
@@ -33,16 +32,25 @@ var kinds = map[berth.Code]struct {
 	berth.CodeNotFound:             {http.StatusNotFound, "There is no such thing"},
 	berth.CodeMethodNotAllowed:     {http.StatusMethodNotAllowed, "The path does not have this method"},
 	berth.CodeNameTaken:            {http.StatusConflict, "The name is taken"},
+	berth.CodeStateConflict:        {http.StatusConflict, "The backup is in another phase"},
+	berth.CodePreconditionFailed:   {http.StatusPreconditionFailed, "Somebody has changed it meanwhile"},
+	berth.CodePreconditionRequired: {http.StatusPreconditionRequired, "The change needs If-Match"},
+	berth.CodeQueueFull:            {http.StatusTooManyRequests, "The queue is full"},
 	berth.CodeNotReady:             {http.StatusServiceUnavailable, "The server is not ready"},
 	berth.CodeInternal:             {http.StatusInternalServerError, "The server made a mistake"},
 }
+
+// retryAfter is how many seconds to wait before the same request can succeed;
+// codes that are not here need another request. A queue gets a place when a
+// backup starts, which takes longer than a database that comes back.
+var retryAfter = map[berth.Code]int{berth.CodeNotReady: 2, berth.CodeQueueFull: 30}
 
 // writeProblem answers with e as a problem.
 func writeProblem(w http.ResponseWriter, r *http.Request, e *berth.Error) {
 	problem := problemOf(e, requestID(r.Context()))
 	w.Header().Set("Content-Type", "application/problem+json")
 	if problem.Retryable {
-		w.Header().Set("Retry-After", strconv.Itoa(retryAfterSeconds))
+		w.Header().Set("Retry-After", strconv.Itoa(retryAfter[problem.Code]))
 	}
 	w.WriteHeader(problem.Status)
 	// The client is gone if this fails: there is nobody to tell.
@@ -59,7 +67,7 @@ func problemOf(e *berth.Error, requestID string) Problem {
 		Instance:  "/requests/" + requestID,
 		Code:      e.Code,
 		RequestID: requestID,
-		Retryable: e.Code == berth.CodeNotReady,
+		Retryable: retryAfter[e.Code] > 0,
 		Errors:    make([]FieldError, 0, len(e.Fields)),
 	}
 	for _, f := range e.Fields {

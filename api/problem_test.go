@@ -21,6 +21,14 @@ var everyOperation = []struct{ method, target, body string }{
 	{"GET", "/backups", ""},
 	{"GET", "/backups/" + missingID, ""},
 	{"GET", "/queue", ""},
+	{"POST", "/backups?dryRun=true", `{"spec":{}}`},
+	{"PATCH", "/backups/" + missingID, `{"priority":1}`},
+	{"GET", "/backups/" + missingID + "/explain", ""},
+	{"GET", "/queue/settings", ""},
+	{"PATCH", "/queue/settings", `{}`},
+	{"POST", "/queue/pause", ""},
+	{"POST", "/queue/resume", ""},
+	{"POST", "/queue/simulate", ""},
 }
 
 func TestNotReady(t *testing.T) {
@@ -29,7 +37,7 @@ func TestNotReady(t *testing.T) {
 	var log bytes.Buffer
 	url, client := serveLogged(t, failing(away), &log)
 	for _, operation := range append(everyOperation, struct{ method, target, body string }{"GET", "/readyz", ""}) {
-		answer, body := send(t, client, operation.method, url+operation.target, operation.body)
+		answer, body := send(t, client, operation.method, url+operation.target, operation.body, "If-Match", "*")
 		problem := problemOf(t, answer, body)
 		if answer.StatusCode != 503 || problem.Code != berth.CodeNotReady || !problem.Retryable || answer.Header.Get("Retry-After") != "2" {
 			t.Errorf("%s %s: got %d, Retry-After %q: %s", operation.method, operation.target, answer.StatusCode, answer.Header.Get("Retry-After"), body)
@@ -69,7 +77,7 @@ func TestInternalErrorsAreHiddenAndLoggedOnce(t *testing.T) {
 			for _, operation := range everyOperation {
 				var log bytes.Buffer
 				url, client := serveLogged(t, broken, &log)
-				answer, body := send(t, client, operation.method, url+operation.target, operation.body, "X-Request-Id", "find.me_1-2")
+				answer, body := send(t, client, operation.method, url+operation.target, operation.body, "X-Request-Id", "find.me_1-2", "If-Match", "*")
 				problem := problemOf(t, answer, body)
 				if answer.StatusCode != 500 || problem.Code != berth.CodeInternal || problem.RequestID != "find.me_1-2" {
 					t.Errorf("%s %s: got %d %s", operation.method, operation.target, answer.StatusCode, body)

@@ -11,8 +11,8 @@ import (
 	"github.com/berth-backup/berth"
 )
 
-// badParameter answers a parameter that does not fit its type. An id of the
-// wrong shape is an id that nothing has.
+// badParameter answers a parameter that stands twice or does not fit its type. An
+// id of the wrong shape is an id that nothing has.
 func (e edge) badParameter(w http.ResponseWriter, r *http.Request, err error) {
 	invalid, ok := errors.AsType[*InvalidParamFormatError](err)
 	if ok && invalid.ParamName == "id" {
@@ -21,6 +21,10 @@ func (e edge) badParameter(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	if problem := e.contract.checkQuery(operationOf(r), r); problem != nil {
 		e.fail(w, r, problem)
+		return
+	}
+	if twice, ok := errors.AsType[*TooManyValuesForParamError](err); ok {
+		e.fail(w, r, malformedParameter(twice.ParamName, "duplicate-parameter", "stands twice"))
 		return
 	}
 	e.fail(w, r, berth.Errorf(berth.CodeMalformedRequest, "The parameters cannot be read."))
@@ -37,21 +41,22 @@ func (e edge) checkShape(next http.Handler) http.Handler {
 			e.fail(w, r, problem)
 			return
 		}
-		if !e.contract.takesBody(operation) {
+		declared := e.contract.body(operation)
+		if declared == nil {
 			next.ServeHTTP(w, r)
 			return
 		}
-		value, err := readBody(w, r)
+		value, err := readBody(w, r, declared)
 		if err != nil {
 			e.fail(w, r, err)
 			return
 		}
-		problems := e.contract.checkBody(operation, value)
+		problems := declared.check(value)
 		if _, isObject := value.(map[string]any); !isObject {
 			e.fail(w, r, refusal(berth.CodeValidationFailed, problems))
 			return
 		}
-		if err := replaceBody(r, withoutWrongFields(value, problems)); err != nil {
+		if err := replaceBody(r, withoutWrongFields(value, problems, declared.patch)); err != nil {
 			e.fail(w, r, err)
 			return
 		}
@@ -76,6 +81,19 @@ func (e edge) undecodable(w http.ResponseWriter, r *http.Request, err error) {
 	e.fail(w, r, fmt.Errorf("decode a body that fits openapi.yaml: %w", err))
 }
 
+// asking is a request that asks for backups.
+type asking interface{ asked() []asked }
+
+// asked is one backup that is asked for, at its place in the body.
+type asked struct {
+	pointer string
+	request berth.Request
+}
+
+// meaningful is a request whose meaning can be wrong, beside that of the
+// backups that it asks for.
+type meaningful interface{ problems() []berth.FieldError }
+
 // refuseBadRequests joins what is wrong with a request's shape, with its
 // meaning and with the rows that it names, and keeps it from the handler if
 // shape or meaning are wrong; a request with rows alone against it is refused
@@ -83,22 +101,60 @@ func (e edge) undecodable(w http.ResponseWriter, r *http.Request, err error) {
 // counts: the others were asked without that field.
 func (s server) refuseBadRequests(next StrictHandlerFunc, _ string) StrictHandlerFunc {
 	return func(ctx context.Context, w http.ResponseWriter, r *http.Request, request any) (any, error) {
-		problems := shapeProblems(ctx)
-		create, ok := request.(CreateBackupRequestObject)
-		if !ok {
+		shape, meaning := shapeProblems(ctx), meaningProblems(request)
+		if len(shape)+len(meaning) == 0 {
 			return next(ctx, w, r, request)
 		}
-		wanted := create.request()
-		meaning := wanted.Validate()
-		if len(problems)+len(meaning) == 0 {
-			return next(ctx, w, r, request)
-		}
-		// Without the rows the rest of what is wrong is still worth knowing.
-		if rows, err := s.store.RowProblems(ctx, wanted); err == nil {
-			meaning = append(meaning, rows...)
-		}
-		return nil, refusal(berth.CodeValidationFailed, withoutRepeats(problems, meaning))
+		meaning = append(meaning, s.rowProblems(ctx, request)...)
+		return nil, refusal(berth.CodeValidationFailed, withoutRepeats(shape, meaning))
 	}
+}
+
+// meaningProblems lists what is wrong with a request as far as it can be told
+// without rows.
+func meaningProblems(request any) []berth.FieldError {
+	var problems []berth.FieldError
+	if r, ok := request.(meaningful); ok {
+		problems = r.problems()
+	}
+	if r, ok := request.(asking); ok {
+		for _, a := range r.asked() {
+			problems = append(problems, under(a.pointer, a.request.Validate())...)
+		}
+	}
+	return problems
+}
+
+// rowProblems lists what rows say is wrong with the backups that a request asks
+// for. Where they cannot be read, the rest of what is wrong is still worth
+// knowing.
+func (s server) rowProblems(ctx context.Context, request any) []berth.FieldError {
+	r, ok := request.(asking)
+	if !ok {
+		return nil
+	}
+	var problems []berth.FieldError
+	for _, a := range r.asked() {
+		rows, err := s.store.RowProblems(ctx, a.request)
+		if err != nil {
+			return problems
+		}
+		problems = append(problems, under(a.pointer, rows)...)
+	}
+	return problems
+}
+
+// under puts what is wrong with a value to its place in the body.
+func under(pointer string, problems []berth.FieldError) []berth.FieldError {
+	for i := range problems {
+		problems[i].Pointer = pointer + problems[i].Pointer
+	}
+	return problems
+}
+
+// malformedParameter refuses what cannot be read of one parameter.
+func malformedParameter(name, code, detail string) *berth.Error {
+	return refusal(berth.CodeMalformedRequest, []berth.FieldError{{Parameter: name, Code: code, Detail: detail}})
 }
 
 // withoutRepeats adds those of more that are about fields of which problems do

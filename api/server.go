@@ -13,8 +13,6 @@ import (
 const (
 	defaultLimit = 50
 	maxLimit     = 200
-
-	maxQueueLimit = 1000
 )
 
 // readyTimeout is how long the store may take to say that it is ready.
@@ -27,36 +25,6 @@ type server struct {
 }
 
 var _ StrictServerInterface = server{}
-
-func (s server) CreateBackup(ctx context.Context, request CreateBackupRequestObject) (CreateBackupResponseObject, error) {
-	backup, err := s.store.Enqueue(ctx, request.request())
-	if err != nil {
-		return nil, err
-	}
-	if backup.Queue != nil {
-		s.logger.InfoContext(ctx, "backup queued", "backup", backup.Name, "id", backup.ID, "cluster", backup.Cluster, "position", backup.Queue.Position)
-	}
-	body := backupOf(backup)
-	return CreateBackup201JSONResponse{Body: body, Headers: CreateBackup201ResponseHeaders{Location: body.Links.Self}}, nil
-}
-
-// request is what is asked for, in the domain's words.
-func (o CreateBackupRequestObject) request() berth.Request {
-	request := berth.Request{Cluster: berth.DefaultCluster, Spec: o.Body.Spec}
-	if o.Body.Cluster != nil {
-		request.Cluster = *o.Body.Cluster
-	}
-	if o.Body.Name != nil {
-		request.Name = *o.Body.Name
-	}
-	if o.Body.Labels != nil {
-		request.Labels = *o.Body.Labels
-	}
-	if o.Body.Annotations != nil {
-		request.Annotations = *o.Body.Annotations
-	}
-	return request
-}
 
 func (s server) ListBackups(ctx context.Context, request ListBackupsRequestObject) (ListBackupsResponseObject, error) {
 	options := berth.ListOptions{Limit: defaultLimit}
@@ -85,18 +53,6 @@ func (s server) GetBackup(ctx context.Context, request GetBackupRequestObject) (
 		return nil, err
 	}
 	return GetBackup200JSONResponse(backupOf(backup)), nil
-}
-
-func (s server) GetQueue(ctx context.Context, request GetQueueRequestObject) (GetQueueResponseObject, error) {
-	cluster := berth.DefaultCluster
-	if request.Params.Cluster != nil && *request.Params.Cluster != "" {
-		cluster = *request.Params.Cluster
-	}
-	queue, err := s.store.Queue(ctx, berth.QueueOptions{Cluster: cluster, Limit: maxQueueLimit})
-	if err != nil {
-		return nil, err
-	}
-	return GetQueue200JSONResponse(queueOf(queue)), nil
 }
 
 func (s server) GetLivez(context.Context, GetLivezRequestObject) (GetLivezResponseObject, error) {

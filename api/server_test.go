@@ -2,9 +2,8 @@ package api_test
 
 import (
 	"encoding/json"
-	"maps"
 	"net/http"
-	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,6 +19,12 @@ func TestCreateHandsTheRequestToTheStore(t *testing.T) {
 	for body, want := range map[string]berth.Request{
 		`{"spec":{}}`: {Cluster: "default"},
 		`{"cluster":null,"name":null,"labels":null,"annotations":null,"spec":{"ttl":null,"metadata":null,"labelSelector":null,"includedNamespaces":null,"hooks":null}}`: {Cluster: "default"},
+		`{"priority":-10080,"notBefore":"2026-07-01T22:00:00+02:00","startDeadline":"2026-07-02T04:00:00.5Z","spec":{}}`: {
+			Cluster: "default", Priority: -10080,
+			NotBefore:     new(time.Date(2026, 7, 1, 20, 0, 0, 0, time.UTC)),
+			StartDeadline: new(time.Date(2026, 7, 2, 4, 0, 0, 500_000_000, time.UTC)),
+		},
+		`{"priority":6.0e1,"notBefore":null,"startDeadline":null,"spec":{}}`: {Cluster: "default", Priority: 60},
 		`{"cluster":"east","name":"shop.1","labels":{"a/b":""},"annotations":{"c":"\u00e4 <&>"},"spec":{"includedNamespaces":["shop-*",""],"ttl":"168h","includeClusterResources":false}}`: {
 			Cluster: "east", Name: "shop.1", Labels: map[string]string{"a/b": ""}, Annotations: map[string]string{"c": "ä <&>"},
 			Spec: berth.Spec{IncludedNamespaces: []string{"shop-*", ""}, TTL: week, IncludeClusterResources: new(false)},
@@ -65,14 +70,27 @@ func TestListHandsItsFiltersToTheStore(t *testing.T) {
 	}
 }
 
-func TestQueueOfTheDefaultCluster(t *testing.T) {
+func TestQueueHandsItsPageToTheStore(t *testing.T) {
 	t.Parallel()
-	url, client := serve(t, working())
-	for query, cluster := range map[string]string{"": "default", "?cluster=": "default", "?cluster=east": "east"} {
-		_, body := send(t, client, http.MethodGet, url+"/queue"+query, "")
-		var queue struct{ Cluster string }
-		if err := json.Unmarshal(body, &queue); err != nil || queue.Cluster != cluster {
-			t.Errorf("%q: got the queue of %q: %s", query, queue.Cluster, body)
+	for query, want := range map[string]berth.QueueOptions{
+		"":                      {Cluster: "default", Limit: 100},
+		"?cluster=":             {Cluster: "default", Limit: 100},
+		"?cluster=east&limit=1": {Cluster: "east", Limit: 1},
+		"?limit=1000":           {Cluster: "default", Limit: 1000},
+		"?limit=1001":           {Cluster: "default", Limit: 1000},
+		"?cursor=next%2F%2B%3D": {Cluster: "default", Limit: 100, After: "next/+="},
+	} {
+		var got berth.QueueOptions
+		url, client := serve(t, store{queue: func(o berth.QueueOptions) (berth.Queue, error) {
+			got = o
+			return berth.Queue{Next: "more"}, nil
+		}})
+		answer, body := send(t, client, http.MethodGet, url+"/queue"+query, "")
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: %d %s; options (-want +got):\n%s", query, answer.StatusCode, body, diff)
+		}
+		if !strings.Contains(string(body), `"nextCursor":"more"`) {
+			t.Errorf("%s: the next page is not told: %s", query, body)
 		}
 	}
 }
@@ -115,6 +133,9 @@ func TestBackupsAreShownWhole(t *testing.T) {
 	type object = map[string]any
 	type array = []any
 	const instant = "2026-07-01T10:00:00Z"
+	links := func(b berth.Backup) object {
+		return object{"self": "/backups/" + b.ID.String(), "explain": "/backups/" + b.ID.String() + "/explain"}
+	}
 	for _, test := range []struct {
 		backup berth.Backup
 		want   object
@@ -122,35 +143,49 @@ func TestBackupsAreShownWhole(t *testing.T) {
 		{queued, object{
 			"id": queued.ID.String(), "name": "shop", "cluster": "default", "phase": "Queued", "reason": nil, "message": nil,
 			"labels": object{}, "annotations": object{}, "spec": object{"includedNamespaces": array{"shop"}},
+			"priority": 0., "notBefore": nil, "startDeadline": nil,
 			"createdAt": instant, "enqueuedAt": instant, "readyAt": nil, "startedAt": nil, "completedAt": nil, "expiresAt": nil,
 			"queue": object{"position": 1., "overlappingAhead": 1., "blockedBy": array{object{
 				"reason": "RunningOverlap", "backup": object{"id": running.ID.String(), "name": "nightly"},
 				"namespaces": array{"shop"}, "setting": nil, "since": instant,
-			}}},
+			}}, "eta": nil},
 			"namespaces": object{"all": false, "names": array{"shop"}, "except": array{}, "frozen": nil},
 			"progress":   nil, "attempt": 1., "maxAttempts": 3., "worker": nil, "slot": nil, "warnings": 0., "errors": 0.,
-			"validationErrors": nil, "failureReason": nil, "version": 1., "links": object{"self": "/backups/" + queued.ID.String()},
+			"validationErrors": nil, "failureReason": nil, "version": 1., "links": links(queued),
+		}},
+		{notDue, object{
+			"id": notDue.ID.String(), "name": "tonight", "cluster": "default", "phase": "New", "reason": nil, "message": nil,
+			"labels": object{}, "annotations": object{}, "spec": object{},
+			"priority": 60., "notBefore": "2026-07-01T20:00:00Z", "startDeadline": "2026-07-02T02:00:00Z",
+			"createdAt": instant, "enqueuedAt": nil, "readyAt": nil, "startedAt": nil, "completedAt": nil, "expiresAt": nil,
+			"queue": object{"position": nil, "overlappingAhead": 0., "blockedBy": array{object{
+				"reason": "NotBefore", "backup": nil, "namespaces": array{}, "setting": "notBefore=2026-07-01T20:00:00Z", "since": instant,
+			}}, "eta": object{"startP50": "2026-07-01T20:00:00Z", "startP90": "2026-07-01T20:00:00Z", "basis": "immediate", "samples": 0.}},
+			"namespaces": object{"all": false, "names": array{"shop"}, "except": array{}, "frozen": nil},
+			"progress":   nil, "attempt": 1., "maxAttempts": 3., "worker": nil, "slot": nil, "warnings": 0., "errors": 0.,
+			"validationErrors": nil, "failureReason": nil, "version": 1., "links": links(notDue),
 		}},
 		{running, object{
 			"id": running.ID.String(), "name": "nightly", "cluster": "default", "phase": "InProgress", "reason": nil, "message": nil,
 			"labels": object{"team": "shop"}, "annotations": object{}, "spec": object{},
+			"priority": 0., "notBefore": nil, "startDeadline": nil,
 			"createdAt": instant, "enqueuedAt": instant, "readyAt": instant, "startedAt": instant, "completedAt": nil, "expiresAt": instant,
 			"queue":      nil,
 			"namespaces": object{"all": true, "names": array{}, "except": array{"kube-system"}, "frozen": array{"shop"}},
 			"progress":   object{"itemsBackedUp": 5., "totalItems": 10., "bytes": 4711., "updatedAt": instant},
 			"attempt":    2., "maxAttempts": 3., "worker": "worker-1", "slot": 1., "warnings": 0., "errors": 0.,
-			"validationErrors": nil, "failureReason": nil, "version": 4., "links": object{"self": "/backups/" + running.ID.String()},
+			"validationErrors": nil, "failureReason": nil, "version": 4., "links": links(running),
 		}},
 		{failed, object{
 			"id": failed.ID.String(), "name": "refused", "cluster": "default", "phase": "FailedValidation",
-			"reason": "FailedValidation", "message": "The cluster refused it.",
+			"reason": "FailedValidation", "message": "The cluster refused it.", "priority": 0., "notBefore": nil, "startDeadline": nil,
 			"labels": object{}, "annotations": object{}, "spec": object{},
 			"createdAt": instant, "enqueuedAt": instant, "readyAt": instant, "startedAt": nil, "completedAt": instant, "expiresAt": nil,
 			"queue":      nil,
 			"namespaces": object{"all": false, "names": array{}, "except": array{}, "frozen": nil},
 			"progress":   nil, "attempt": 1., "maxAttempts": 3., "worker": "worker-1", "slot": nil, "warnings": 1., "errors": 2.,
 			"validationErrors": array{"there is no such resource"}, "failureReason": "it is not valid", "version": 3.,
-			"links": object{"self": "/backups/" + failed.ID.String()},
+			"links": links(failed),
 		}},
 	} {
 		if diff := cmp.Diff(test.want, show(test.backup)); diff != "" {
@@ -164,13 +199,11 @@ func TestBackupsAreShownWhole(t *testing.T) {
 		t.Fatalf("%v: %s", err, body)
 	}
 	want := object{
-		"cluster": "default", "concurrentBackups": 2., "computedAt": instant, "version": 9.,
-		"running": array{object{"slot": 1., "backup": show(running)}}, "waiting": array{show(queued)},
+		"cluster": "default", "concurrentBackups": 2., "itemBlockWorkerCount": 1., "maxQueued": nil, "paused": nil,
+		"running": array{object{"slot": 1., "backup": show(running)}}, "waiting": array{show(queued), show(notDue)},
+		"nextCursor": nil, "computedAt": instant, "version": 9.,
 	}
 	if diff := cmp.Diff(want, queue); diff != "" {
 		t.Errorf("queue (-want +got):\n%s", diff)
-	}
-	if keys := slices.Sorted(maps.Keys(queue)); len(keys) != 6 {
-		t.Errorf("the queue has the members %v", keys)
 	}
 }

@@ -34,7 +34,18 @@ type contract struct {
 type operation struct {
 	query map[string]parameter
 	// body is nil where the operation takes none.
-	body *jsonschema.Schema
+	body *body
+}
+
+// body is what an operation takes: JSON of one schema.
+type body struct {
+	schema *jsonschema.Schema
+	// mediaTypes are the names that it may go by.
+	mediaTypes []string
+	// patch is true for a JSON merge patch, where null is a value.
+	patch bool
+	// optional is true where an empty object may be left out.
+	optional bool
 }
 
 type parameter struct {
@@ -90,17 +101,30 @@ func readOperation(declared *v3.Operation) (operation, error) {
 	if declared.RequestBody == nil {
 		return op, nil
 	}
-	media, ok := declared.RequestBody.Content.Get("application/json")
-	if !ok {
-		return operation{}, fmt.Errorf("its body is not application/json")
-	}
 	var err error
-	op.body, err = compile(media.Schema.Schema())
+	op.body, err = readBodyOf(declared.RequestBody)
 	return op, err
 }
 
+func readBodyOf(declared *v3.RequestBody) (*body, error) {
+	media, ok := declared.Content.Get("application/json")
+	if !ok {
+		return nil, fmt.Errorf("its body is not application/json")
+	}
+	schema, err := compile(media.Schema.Schema())
+	if err != nil {
+		return nil, err
+	}
+	mediaTypes := slices.Collect(declared.Content.KeysFromOldest())
+	return &body{
+		schema: schema, mediaTypes: mediaTypes, patch: slices.Contains(mediaTypes, "application/merge-patch+json"),
+		optional: declared.Required == nil || !*declared.Required,
+	}, nil
+}
+
 func compile(schema *base.Schema) (*jsonschema.Schema, error) {
-	options := config.NewValidationOptions(config.WithFormatAssertions(), config.WithCustomFormat("go-duration", checkDuration))
+	options := config.NewValidationOptions(config.WithFormatAssertions(),
+		config.WithCustomFormat("go-duration", checkDuration), config.WithCustomFormat("date-time", checkTime))
 	compiled, err := schema_validation.CompileSchemaForValidation(schema, schema_validation.SchemaValidationPurposeRequestBody, options, 3.1)
 	if err != nil {
 		return nil, err
@@ -118,8 +142,24 @@ func checkDuration(value any) error {
 	return err
 }
 
+// checkTime is the format date-time as encoding/json reads times, which is
+// narrower than RFC 3339: no leap second, no small letters. Its year in UTC has
+// four digits, so that it can be written again.
+func checkTime(value any) error {
+	text, ok := value.(string)
+	if !ok {
+		return nil
+	}
+	var at time.Time
+	if err := at.UnmarshalText([]byte(text)); err != nil {
+		return err
+	}
+	_, err := at.UTC().MarshalText()
+	return err
+}
+
 // converter reads the text of a parameter whose schema is an array (values
-// separated by commas), an integer or a string. Text that is no integer is
+// separated by commas), an integer, a boolean or a string. Text that is none is
 // left for the schema to refuse.
 func converter(schema *base.Schema) func(string) any {
 	switch {
@@ -138,16 +178,22 @@ func converter(schema *base.Schema) func(string) any {
 			}
 			return json.Number(text)
 		}
+	case slices.Contains(schema.Type, "boolean"):
+		return func(text string) any {
+			if text != "true" && text != "false" {
+				return text
+			}
+			return text == "true"
+		}
 	}
 	return func(text string) any { return text }
 }
 
-func (c *contract) takesBody(operation string) bool { return c.operations[operation].body != nil }
+// body is what the operation takes; nil for none.
+func (c *contract) body(operation string) *body { return c.operations[operation].body }
 
-// checkBody lists how value does not fit the body of the operation.
-func (c *contract) checkBody(operation string, value any) []berth.FieldError {
-	return shapeErrors(c.operations[operation].body, value)
-}
+// check lists how value does not fit.
+func (b *body) check(value any) []berth.FieldError { return shapeErrors(b.schema, value) }
 
 // checkQuery is what is wrong with r's query: malformed-request for what cannot
 // be told what is meant, validation-failed for values that do not fit; nil if
@@ -232,8 +278,11 @@ func complaint(of jsonschema.ErrorKind) (code, detail string) {
 	case *kind.Enum:
 		return "invalid", "must be one of " + listed(k.Want)
 	case *kind.Format:
-		if k.Want == "go-duration" {
+		switch k.Want {
+		case "go-duration":
 			return "invalid", "must be a duration of hours, minutes and seconds, such as 720h0m0s"
+		case "date-time":
+			return "invalid", "must be a time with its distance from UTC, such as 2026-07-01T22:00:00Z"
 		}
 		return "invalid", "must be a " + k.Want
 	case *kind.MinLength:
@@ -242,6 +291,12 @@ func complaint(of jsonschema.ErrorKind) (code, detail string) {
 		return "invalid", "must not be empty"
 	case *kind.Minimum:
 		return "invalid", "must be at least " + number(k.Want)
+	case *kind.Maximum:
+		return "invalid", "must be at most " + number(k.Want)
+	case *kind.MaxLength:
+		return "invalid", fmt.Sprintf("must have %d characters at most, not %d", k.Want, k.Got)
+	case *kind.MaxItems:
+		return "invalid", fmt.Sprintf("must have %d entries at most, not %d", k.Want, k.Got)
 	}
 	return "invalid", "does not fit the contract"
 }

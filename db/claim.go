@@ -112,8 +112,8 @@ func namespaces(ctx context.Context, q querier, sql string, args pgx.NamedArgs) 
 
 // queuedSpec is a queued backup whose claim may have to change.
 type queuedSpec struct {
-	Seq  int64
-	Spec json.RawMessage
+	Seq  int64           `json:"seq"`
+	Spec json.RawMessage `json:"spec"`
 }
 
 func (q queuedSpec) scope() (berth.Scope, error) {

@@ -31,6 +31,24 @@ func findCluster(ctx context.Context, q querier, name string) (cluster, error) {
 	return c, nil
 }
 
+// clusterID finds a cluster's id, which never changes, and remembers it.
+func (s *Store) clusterID(ctx context.Context, name string) (int32, error) {
+	s.mu.Lock()
+	id, known := s.ids[name]
+	s.mu.Unlock()
+	if known {
+		return id, nil
+	}
+	c, err := findCluster(ctx, s.pool, name)
+	if err != nil {
+		return 0, border(err)
+	}
+	s.mu.Lock()
+	s.ids[name] = c.ID
+	s.mu.Unlock()
+	return c.ID, nil
+}
+
 // AddCluster adds a cluster with the default limits; one that exists is left
 // as it is.
 func (s *Store) AddCluster(ctx context.Context, name string) error {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/url"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,46 +15,115 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/berth-backup/berth"
 	"github.com/berth-backup/berth/db"
 )
 
 // TestConcurrentQueue runs four processes with two dispatchers each, enqueuers
-// of every kind of scope, workers that finish, fail, give back or go silent,
-// and somebody who changes the namespaces and the limit, and then checks
-// invariants 1, 2, 3 and 5 in the event log. Dispatchers never poll, so that a
-// lost wake-up (invariant 4) leaves the queue standing and fails the test.
+// of every kind of scope, workers that finish, fail, give back or go silent, a
+// canceller, and somebody who changes the namespaces and the limit, for 20 s at
+// least, and then checks invariants 1, 2, 3 and 5 in the event log. Dispatchers
+// never poll, so that a lost wake-up (invariant 4) leaves the queue standing and
+// fails the test.
 func TestConcurrentQueue(t *testing.T) {
 	t.Parallel()
-	const backups = 950
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	const backups, atLeast = 1200, 20 * time.Second
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	c := newCrowd(t, ctx)
-	c.run(backups)
+	c.run(backups, atLeast)
 
-	h := readHistory(t, connect(t, c.url), berth.DefaultCluster)
-	h.changes = c.changes
-	h.began = c.began
-	for _, b := range h.backups {
-		h.acknowledged[b.Seq] = c.acknowledged[b.ID]
-	}
-	r := h.check()
+	r := c.history().check()
 	for _, violation := range r.violations[:min(20, len(r.violations))] {
 		t.Error(violation)
 	}
 	share := 100 * r.afterWitness / max(1, r.admissions)
-	t.Logf("%d admissions of %d backups, %d %% after a witness, in %v; %d lost leases; run again: %v",
-		r.admissions, len(h.backups), share, c.since(), c.lost.Load(), c.retries())
+	t.Logf("%d admissions of %d backups, %d %% after a witness, in %v; %d lost leases, %d canceled while they waited; run again: %v",
+		r.admissions, len(r.backups), share, c.since(), c.lost.Load(), c.canceled.Load(), c.retries())
 	if r.admissions < 1000 || share < 30 {
 		t.Errorf("%d admissions, %d %% of them after a witness: want 1000 and 30 %% at least", r.admissions, share)
 	}
-	for _, s := range c.stores {
-		if hits := s.ConstraintHits(); len(hits) > 0 {
-			t.Errorf("constraints were hit: %v", hits)
-		}
+	if hits := c.hits(); hits > 0 {
+		t.Errorf("constraints were hit %d times", hits)
+	}
+	if c.lost.Load() == 0 || c.canceled.Load() == 0 {
+		t.Error("nobody went silent, or nobody canceled in time")
 	}
 	c.checkNothingIsLeft()
+}
+
+// The same crowd without what keeps it apart. With nothing at all it breaks the
+// limit and lets two run on one namespace; with the last lines of defence alone
+// it breaks neither, and hits them.
+func TestConcurrentQueueUnguarded(t *testing.T) {
+	t.Parallel()
+	run := func(t *testing.T, also ...string) *crowd {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		t.Cleanup(cancel)
+		c := newCrowd(t, ctx)
+		conn := connect(t, c.url)
+		for _, sql := range append([]string{
+			"ALTER TABLE backups DISABLE TRIGGER backups_guard_update",
+			// Transactions linger before they commit, so that they meet.
+			"CREATE FUNCTION linger() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(random() / 50); RETURN NULL; END'",
+			"CREATE CONSTRAINT TRIGGER linger AFTER INSERT OR UPDATE OF phase ON backups DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION linger()",
+		}, also...) {
+			if _, err := conn.Exec(ctx, sql); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, s := range c.stores {
+			s.Unguard()
+		}
+		c.unguarded = true
+		c.run(400, time.Hour)
+		return c
+	}
+	t.Run("nothing", func(t *testing.T) {
+		t.Parallel()
+		r := run(t, "DROP INDEX backups_slot", "ALTER TABLE backups DROP CONSTRAINT backups_running_disjoint").history().check()
+		t.Logf("%d admissions, %d violations", r.admissions, len(r.violations))
+		for _, invariant := range []string{invariant1, invariant2} {
+			if !slices.ContainsFunc(r.violations, func(v string) bool { return strings.HasPrefix(v, invariant) }) {
+				t.Errorf("nobody broke: %s", invariant)
+			}
+		}
+	})
+	t.Run("constraints", func(t *testing.T) {
+		t.Parallel()
+		c := run(t)
+		r := c.history().check()
+		t.Logf("%d admissions, constraints were hit %d times", r.admissions, c.hits())
+		if c.hits() == 0 {
+			t.Error("no constraint was hit")
+		}
+		for _, v := range r.violations {
+			if strings.HasPrefix(v, invariant2) {
+				t.Error(v)
+			}
+		}
+	})
+}
+
+func (c *crowd) history() history {
+	h := readHistory(c.t, connect(c.t, c.url), berth.DefaultCluster)
+	h.changes, h.began = c.changes, c.began
+	for _, b := range h.backups {
+		h.acknowledged[b.Seq] = c.acknowledged[b.ID]
+	}
+	return h
+}
+
+// hits counts how often a last line of defence refused an admission.
+func (c *crowd) hits() (hits int) {
+	for _, s := range c.stores {
+		for _, n := range s.ConstraintHits() {
+			hits += n
+		}
+	}
+	return hits
 }
 
 // crowd is everybody who works on one queue at once.
@@ -61,14 +132,19 @@ type crowd struct {
 	ctx    context.Context
 	url    string
 	stores []*db.Store
+	pool   *pgxpool.Pool // past the stores
 	start  time.Time
 	// places bounds the active backups, so that the queue stays as long as a
 	// queue is; who has all of them knows that every backup has ended.
 	places chan struct{}
 	runs   chan berth.Run
 	// ended ticks for those who change the cluster.
-	ended chan struct{}
-	lost  atomic.Int32
+	ended          chan struct{}
+	lost, canceled atomic.Int32
+	// targets are some that were enqueued, for the canceller.
+	targets chan uuid.UUID
+	// unguarded: nothing keeps the crowd apart, so that anything may go wrong.
+	unguarded bool
 
 	mu           sync.Mutex
 	acknowledged map[uuid.UUID]time.Duration
@@ -89,7 +165,7 @@ func newCrowd(t *testing.T, ctx context.Context) *crowd {
 	d := newQueue(t, 4, present...)
 	c := &crowd{
 		t: t, ctx: ctx, url: d.URL, start: time.Now(),
-		places: make(chan struct{}, crowdPlaces), runs: make(chan berth.Run, crowdPlaces), ended: make(chan struct{}, 1),
+		places: make(chan struct{}, crowdPlaces), runs: make(chan berth.Run, crowdPlaces), ended: make(chan struct{}, 1), targets: make(chan uuid.UUID, crowdPlaces),
 		acknowledged: map[uuid.UUID]time.Duration{}, began: map[int64]time.Duration{},
 	}
 	var inventory []berth.Namespace
@@ -97,6 +173,12 @@ func newCrowd(t *testing.T, ctx context.Context) *crowd {
 		inventory = append(inventory, berth.Namespace{Name: name, Exists: true})
 	}
 	c.changes = append(c.changes, inventory)
+	pool, err := pgxpool.New(ctx, withConnections(t, d.Direct, 4))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	c.pool = pool
 	for range 4 {
 		c.stores = append(c.stores, openStore(t, d.URL, 6))
 	}
@@ -106,6 +188,17 @@ func newCrowd(t *testing.T, ctx context.Context) *crowd {
 // openStore opens a store of its own, as another process would.
 func openStore(tb testing.TB, databaseURL string, connections int) *db.Store {
 	tb.Helper()
+	s, err := db.Open(context.Background(), withConnections(tb, databaseURL, connections))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(s.Close)
+	return s
+}
+
+// withConnections is a URL whose pool has so many connections at most.
+func withConnections(tb testing.TB, databaseURL string, connections int) string {
+	tb.Helper()
 	u, err := url.Parse(databaseURL)
 	if err != nil {
 		tb.Fatal(err)
@@ -113,12 +206,7 @@ func openStore(tb testing.TB, databaseURL string, connections int) *db.Store {
 	query := u.Query()
 	query.Set("pool_max_conns", fmt.Sprint(connections))
 	u.RawQuery = query.Encode()
-	s, err := db.Open(context.Background(), u.String())
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(s.Close)
-	return s
+	return u.String()
 }
 
 func (c *crowd) since() time.Duration { return time.Since(c.start) }
@@ -133,49 +221,72 @@ func (c *crowd) retries() map[string]int {
 	return all
 }
 
-// run enqueues so many backups and returns when all of them have ended.
-func (c *crowd) run(backups int) {
+// run enqueues so many backups, and goes on for so long, and returns when all of
+// them have ended.
+func (c *crowd) run(backups int, atLeast time.Duration) {
 	ctx, stop := context.WithCancelCause(c.ctx)
 	defer stop(nil)
-	fail := func(err error) {
+	// Where nothing keeps them apart they meet errors, and go on.
+	crew := func(work func() error) {
+		err := work()
+		for c.unguarded && ctx.Err() == nil {
+			err = work()
+		}
 		if err != nil && ctx.Err() == nil {
 			stop(err)
 		}
 	}
+	var enqueued atomic.Int32
 	var background, enqueuers sync.WaitGroup
 	defer background.Wait()
 	defer stop(nil)
 	for _, s := range c.stores {
 		kicks := []chan struct{}{make(chan struct{}, 1), make(chan struct{}, 1)}
 		background.Go(func() {
-			fail(s.Listen(ctx, []string{db.ChannelQueue}, func() {
-				for _, kick := range kicks {
-					select {
-					case kick <- struct{}{}:
-					default:
+			crew(func() error {
+				return s.Listen(ctx, []string{db.ChannelQueue}, func() {
+					for _, kick := range kicks {
+						select {
+						case kick <- struct{}{}:
+						default:
+						}
 					}
-				}
-			}))
+				})
+			})
 		})
 		for _, kick := range kicks {
-			background.Go(func() { fail(c.dispatch(ctx, s, kick)) })
+			background.Go(func() { crew(func() error { return c.dispatch(ctx, s, kick) }) })
 		}
 	}
-	for i := range 6 {
-		background.Go(func() { fail(c.work(ctx, c.stores[i%len(c.stores)], rand.New(rand.NewPCG(1, uint64(i))))) })
+	if c.unguarded {
+		background.Go(func() { crew(func() error { return c.repair(ctx, c.stores[2]) }) })
 	}
-	background.Go(func() { fail(c.change(ctx, c.stores[0], rand.New(rand.NewPCG(2, 0)))) })
+	for i := range 6 {
+		background.Go(func() {
+			crew(func() error { return c.work(ctx, c.stores[i%len(c.stores)], rand.New(rand.NewPCG(1, uint64(i)))) })
+		})
+	}
+	background.Go(func() { crew(func() error { return c.cancel(ctx, c.stores[1]) }) })
+	background.Go(func() { crew(func() error { return c.change(ctx, c.stores[0], rand.New(rand.NewPCG(2, 0))) }) })
 	const enqueuerCount = 4
 	for i := range enqueuerCount {
 		enqueuers.Go(func() {
-			fail(c.enqueue(ctx, c.stores[i], rand.New(rand.NewPCG(3, uint64(i))), fmt.Sprintf("e%d", i), backups/enqueuerCount))
+			more := func() bool { return int(enqueued.Add(1)) <= backups || c.since() < atLeast }
+			r := rand.New(rand.NewPCG(3, uint64(i)))
+			crew(func() error { return c.enqueue(ctx, c.stores[i], r, fmt.Sprintf("e%d-%d", i, r.IntN(1_000_000)), more) })
 		})
 	}
 	enqueuers.Wait()
+	if c.unguarded && ctx.Err() != nil {
+		return
+	}
 	for range crowdPlaces {
 		select {
 		case c.places <- struct{}{}:
 		case <-ctx.Done():
+			if c.unguarded {
+				return
+			}
 			if c.ctx.Err() == nil {
 				c.t.Fatal(context.Cause(ctx))
 			}
@@ -215,8 +326,8 @@ func scope(r *rand.Rand) (includes, excludes []string) {
 	return includes, excludes
 }
 
-func (c *crowd) enqueue(ctx context.Context, s *db.Store, r *rand.Rand, prefix string, backups int) error {
-	for i := range backups {
+func (c *crowd) enqueue(ctx context.Context, s *db.Store, r *rand.Rand, prefix string, more func() bool) error {
+	for i := 0; more(); i++ {
 		select {
 		case c.places <- struct{}{}:
 		case <-ctx.Done():
@@ -224,7 +335,7 @@ func (c *crowd) enqueue(ctx context.Context, s *db.Store, r *rand.Rand, prefix s
 		}
 		includes, excludes := scope(r)
 		b, err := s.Enqueue(ctx, berth.Request{
-			Name: fmt.Sprintf("%s-%d", prefix, i), Spec: berth.Spec{IncludedNamespaces: includes, ExcludedNamespaces: excludes},
+			Name: fmt.Sprintf("%s-%d", prefix, i), Priority: r.IntN(3), Spec: berth.Spec{IncludedNamespaces: includes, ExcludedNamespaces: excludes},
 		})
 		if err != nil {
 			return err
@@ -232,6 +343,12 @@ func (c *crowd) enqueue(ctx context.Context, s *db.Store, r *rand.Rand, prefix s
 		c.mu.Lock()
 		c.acknowledged[b.ID] = c.since()
 		c.mu.Unlock()
+		if r.IntN(20) == 0 {
+			select {
+			case c.targets <- b.ID:
+			default:
+			}
+		}
 	}
 	return nil
 }
@@ -264,6 +381,23 @@ func (c *crowd) dispatch(ctx context.Context, s *db.Store, kick <-chan struct{})
 	}
 }
 
+// repair wakes those whose wake-up was lost, since there was no gate: it looks at
+// everyone again, over and over.
+func (c *crowd) repair(ctx context.Context, s *db.Store) error {
+	for ctx.Err() == nil {
+		if err := s.Remark(ctx, berth.DefaultCluster); err != nil {
+			return err
+		}
+		if _, err := s.Dispatch(ctx, berth.DispatchRequest{Cluster: berth.DefaultCluster}); err != nil {
+			return err
+		}
+		if _, err := c.pool.Exec(ctx, "SELECT pg_notify('berth_queue', '1'), pg_sleep(0.05)"); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
 // work takes admitted backups to one of the ends that a run can have.
 func (c *crowd) work(ctx context.Context, s *db.Store, r *rand.Rand) error {
 	for {
@@ -275,9 +409,15 @@ func (c *crowd) work(ctx context.Context, s *db.Store, r *rand.Rand) error {
 		}
 		var err error
 		ended := true
-		switch n := r.IntN(100); {
+		n := r.IntN(100)
+		if c.unguarded {
+			n = 99 // of two in one place neither can be put back
+		}
+		switch {
 		case n < 5:
-			ended, err = false, s.Release(ctx, run, "the worker goes away")
+			if err = s.Release(ctx, run, "the worker goes away"); err == nil {
+				ended, err = c.endedBy(ctx, run, "to_phase = 'Canceled'")
+			}
 		case n < 11:
 			ended, err = c.goSilent(ctx, s, run)
 		case n < 15:
@@ -320,15 +460,16 @@ func (c *crowd) goSilent(ctx context.Context, s *db.Store, run berth.Run) (ended
 	if err := s.Start(ctx, run); err != nil {
 		return false, err
 	}
-	conn := connect(c.t, c.url)
-	if _, err := conn.Exec(ctx, "UPDATE leases SET expires_at = clock_timestamp() - interval '1 hour' WHERE seq = $1 AND fence = $2", run.Seq, run.Fence); err != nil {
+	if _, err := c.pool.Exec(ctx, "UPDATE leases SET expires_at = clock_timestamp() - interval '1 hour' WHERE seq = $1 AND fence = $2", run.Seq, run.Fence); err != nil {
 		return false, err
 	}
 	if _, err := s.Reap(ctx, 0); err != nil {
 		return false, err
 	}
 	c.lost.Add(1)
-	endBackOff(c.t, c.url, run.Seq)
+	if _, err := c.pool.Exec(ctx, endOfBackOff, run.Seq); err != nil {
+		return false, err
+	}
 	for what, err := range lateWrites(ctx, s, run) {
 		if !errors.Is(err, berth.ErrLeaseLost) {
 			return false, fmt.Errorf("%s with an old fence: %v, want %w", what, err, berth.ErrLeaseLost)
@@ -336,8 +477,41 @@ func (c *crowd) goSilent(ctx context.Context, s *db.Store, run berth.Run) (ended
 	}
 	// The last attempt's loss ends the backup; after any other it is back in
 	// the queue, and may have come further by now.
-	err = conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM events WHERE seq = $1 AND fence = $2 AND to_phase = 'Failed')", run.Seq, run.Fence).Scan(&ended)
+	return c.endedBy(ctx, run, "to_phase IN ('Failed', 'Canceled')")
+}
+
+// endedBy says whether the run has such an event.
+func (c *crowd) endedBy(ctx context.Context, run berth.Run, condition string) (ended bool, err error) {
+	err = c.pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM events WHERE seq = $1 AND fence = $2 AND "+condition+")", run.Seq, run.Fence).Scan(&ended)
 	return ended, err
+}
+
+// cancel cancels some, in whatever phase they are by now.
+func (c *crowd) cancel(ctx context.Context, s *db.Store) error {
+	for {
+		var id uuid.UUID
+		select {
+		case id = <-c.targets:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if _, err := s.Cancel(ctx, id, "somebody"); err != nil {
+			if berth.CodeOf(err) == berth.CodeStateConflict {
+				continue // it was faster
+			}
+			return err
+		}
+		var waited bool
+		err := c.pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM events e JOIN backups b USING (seq)
+			WHERE b.id = $1 AND from_phase IN ('New', 'Queued') AND to_phase = 'Canceled')`, id).Scan(&waited)
+		if err != nil {
+			return err
+		}
+		if waited {
+			c.canceled.Add(1)
+			<-c.places
+		}
+	}
 }
 
 // lateWrites tries every write of a worker.
@@ -395,7 +569,7 @@ func (c *crowd) checkNothingIsLeft() {
 		Active, Witnesses, Claims, Leases, Slots int
 	}
 	found := collect[left](c.t, connect(c.t, c.url), `
-		SELECT (SELECT count(*) FROM backups WHERE phase NOT IN ('Completed', 'PartiallyFailed', 'Failed', 'FailedValidation')) AS active,
+		SELECT (SELECT count(*) FROM backups WHERE phase NOT IN ('Completed', 'PartiallyFailed', 'Failed', 'FailedValidation', 'Canceled')) AS active,
 		       (SELECT count(*) FROM backups WHERE blocked_by IS NOT NULL) AS witnesses,
 		       (SELECT count(*) FROM claims) AS claims, (SELECT count(*) FROM leases) AS leases,
 		       (SELECT count(*) FROM slots s JOIN clusters c ON c.id = s.cluster_id WHERE s.slot > c.concurrent_backups) AS slots`)

@@ -48,17 +48,22 @@ func (s *Store) SetLocationAvailable(ctx context.Context, clusterName, name stri
 }
 
 // turn does what the clock or somebody's silence brought about: a pause that is
-// over, workers that are gone or back, start deadlines that passed, and New
-// backups whose time has come. One gated transaction for at most 256 of each.
-func (s *Store) turn(ctx context.Context, c cluster) error {
-	return s.gated(ctx, c.ID, func(tx pgx.Tx) error {
+// over, workers that are gone or back, start deadlines that passed, New backups
+// whose time has come, and claims that whoever changed the namespaces left. One gated transaction for at most 256 of each.
+func (s *Store) turn(ctx context.Context, clusterID int32, name string) error {
+	return s.gated(ctx, clusterID, func(tx pgx.Tx) error {
+		c := cluster{ID: clusterID, Name: name}
 		if _, err := tx.Exec(ctx, statement("note_conditions"), pgx.NamedArgs{"cluster_id": c.ID}); err != nil {
 			return fmt.Errorf("note the conditions of cluster %s: %w", c.Name, err)
 		}
 		if err := giveUpOverdue(ctx, tx, c); err != nil {
 			return err
 		}
-		return fallDue(ctx, tx, c)
+		if err := fallDue(ctx, tx, c); err != nil {
+			return err
+		}
+		_, err := amend(ctx, tx, c.Name)
+		return err
 	})
 }
 

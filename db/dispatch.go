@@ -12,10 +12,6 @@ import (
 	"github.com/berth-backup/berth"
 )
 
-// staleBudget is how many claims one transaction resolves again: more would
-// hold the gate for longer than a person notices.
-const staleBudget = 256
-
 // markBudget is how many passes a look without room makes: what marks must not
 // keep those from the gate who admit.
 const markBudget = 20
@@ -25,49 +21,52 @@ const markBudget = 20
 // something left to look at and nothing was admitted: what was admitted has a
 // lease that runs, and a hint on ChannelQueue tells that more is to be done.
 func (s *Store) Dispatch(ctx context.Context, d berth.DispatchRequest) (berth.Dispatched, error) {
-	c, err := findCluster(ctx, s.pool, d.Cluster)
+	clusterID, err := s.clusterID(ctx, d.Cluster)
 	if err != nil {
-		return berth.Dispatched{}, border(err)
+		return berth.Dispatched{}, err
 	}
 	var total berth.Dispatched
 	for pass := 1; ; pass++ {
 		// Whoever enqueues or leaves after this look also wakes a dispatcher.
 		var candidates, departures, turned bool
-		err := s.pool.QueryRow(ctx, statement("look"), pgx.NamedArgs{"cluster_id": c.ID, "want": d.Want}).Scan(&candidates, &departures, &turned)
+		err := s.pool.QueryRow(ctx, statement("look"), pgx.NamedArgs{"cluster_id": clusterID, "want": d.Want}).Scan(&candidates, &departures, &turned)
 		if err != nil {
 			return total, border(fmt.Errorf("look into the queue of cluster %s: %w", d.Cluster, err))
 		}
 		if turned {
-			if err := s.turn(ctx, c); err != nil {
+			if err := s.turn(ctx, clusterID, d.Cluster); err != nil {
 				return total, fmt.Errorf("dequeue from cluster %s: %w", d.Cluster, err)
 			}
 			// Who waited for one that passed its deadline comes before those behind it.
 			candidates, departures = true, true
 		}
 		if departures {
-			if _, err := s.releaseStaleWatchers(ctx, c.ID); err != nil {
+			if _, err := s.releaseStaleWatchers(ctx, clusterID); err != nil {
 				return total, fmt.Errorf("dequeue from cluster %s: %w", d.Cluster, err)
 			}
 		} else if !candidates {
 			return total, nil
 		}
-		done, err := s.dispatchOnce(ctx, c.ID, d)
+		done, err := s.dispatchOnce(ctx, clusterID, d)
 		if err != nil {
 			return total, fmt.Errorf("dequeue from cluster %s: %w", d.Cluster, err)
 		}
 		total.Runs = append(total.Runs, done.runs...)
-		total.PassedOver = append(total.PassedOver, done.PassedOver...)
-		if len(done.runs) > 0 || !done.More && done.Stale == 0 && !turned || d.Want == 0 && pass == markBudget {
+		passedOver, err := s.passedOver(ctx, done.passedOver)
+		if err != nil {
+			return total, err
+		}
+		total.PassedOver = append(total.PassedOver, passedOver...)
+		if len(done.runs) > 0 || !done.More && !turned || d.Want == 0 && pass == markBudget {
 			return total, nil
 		}
 	}
 }
 
 type dispatchPass struct {
-	Stale      int
 	More       bool
 	Admitted   []admitted
-	PassedOver []berth.PassedOver
+	passedOver []int64
 	runs       []berth.Run
 }
 
@@ -96,13 +95,7 @@ func (s *Store) dispatchOnce(ctx context.Context, clusterID int32, d berth.Dispa
 	var pass dispatchPass
 	err := s.dequeue(ctx, clusterID, func(tx pgx.Tx) error {
 		pass = dispatchPass{}
-		if err := dispatchInto(ctx, tx, clusterID, d, &pass); err != nil {
-			return err
-		}
-		if pass.Stale == 0 {
-			return nil
-		}
-		return refreshStale(ctx, tx, d.Cluster, clusterID)
+		return dispatchInto(ctx, tx, clusterID, d, &pass)
 	})
 	if err != nil {
 		return dispatchPass{}, err
@@ -119,39 +112,34 @@ func (s *Store) dispatchOnce(ctx context.Context, clusterID int32, d berth.Dispa
 }
 
 func dispatchInto(ctx context.Context, tx pgx.Tx, clusterID int32, d berth.DispatchRequest, pass *dispatchPass) error {
-	var admitted, passedOver json.RawMessage
+	var admitted json.RawMessage
 	var told int
 	err := tx.QueryRow(ctx, statement("dispatch"), pgx.NamedArgs{
 		"cluster_id": clusterID, "want": d.Want, "worker": d.Worker, "lease_ttl": d.LeaseTTL,
-	}).Scan(&pass.Stale, &pass.More, &admitted, &passedOver, &told)
+	}).Scan(&pass.More, &admitted, &pass.passedOver, &told)
 	if err != nil {
 		return err
 	}
 	if err := json.Unmarshal(admitted, &pass.Admitted); err != nil {
 		return fmt.Errorf("read the admitted backups: %w", err)
 	}
-	if err := json.Unmarshal(passedOver, &pass.PassedOver); err != nil {
-		return fmt.Errorf("read the backups passed over: %w", err)
-	}
 	return nil
 }
 
-// refreshStale resolves candidates again whose claim is older than the
-// inventory; the next pass looks at them.
-func refreshStale(ctx context.Context, tx pgx.Tx, clusterName string, clusterID int32) error {
-	c, err := findCluster(ctx, tx, clusterName)
-	if err != nil {
-		return err
+// passedOver tells what these wait for, when the gate is open again.
+func (s *Store) passedOver(ctx context.Context, seqs []int64) ([]berth.PassedOver, error) {
+	if len(seqs) == 0 {
+		return nil, nil
 	}
-	rows, err := tx.Query(ctx, statement("stale_candidates"), pgx.NamedArgs{"cluster_id": clusterID, "budget": staleBudget})
+	rows, err := s.pool.Query(ctx, statement("passed_over"), pgx.NamedArgs{"seqs": seqs})
 	if err != nil {
-		return fmt.Errorf("find stale claims: %w", err)
+		return nil, border(fmt.Errorf("read the backups passed over: %w", err))
 	}
-	stale, err := pgx.CollectRows(rows, pgx.RowToStructByName[queuedSpec])
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[berth.PassedOver])
 	if err != nil {
-		return fmt.Errorf("find stale claims: %w", err)
+		return nil, border(fmt.Errorf("read the backups passed over: %w", err))
 	}
-	return reclaim(ctx, tx, c, stale)
+	return found, nil
 }
 
 // Remark lets the next looks without room look at everyone in a cluster's queue
@@ -170,16 +158,8 @@ func (s *Store) Remark(ctx context.Context, clusterName string) error {
 	})
 }
 
-// ReleaseStaleWatchers looks again at backups that wait for one that is no
-// longer in their way, in transactions of 256 each, and says how many there were.
-func (s *Store) ReleaseStaleWatchers(ctx context.Context, clusterName string) (int, error) {
-	c, err := findCluster(ctx, s.pool, clusterName)
-	if err != nil {
-		return 0, border(err)
-	}
-	return s.releaseStaleWatchers(ctx, c.ID)
-}
-
+// releaseStaleWatchers looks again at backups that wait for one that is no
+// longer in their way, in transactions of 128 each, and says how many there were.
 func (s *Store) releaseStaleWatchers(ctx context.Context, clusterID int32) (int, error) {
 	total := 0
 	for {

@@ -32,15 +32,22 @@ func (s *Store) Edit(ctx context.Context, id uuid.UUID, e berth.Edit) (berth.Bac
 		}
 		var edited queuedSpec
 		var phase berth.Phase
+		var never bool
 		var notified string
-		err := tx.QueryRow(ctx, statement("edit"), args).Scan(&edited.Seq, &phase, &edited.Spec, &notified)
+		err := tx.QueryRow(ctx, statement("edit"), args).Scan(&edited.Seq, &phase, &edited.Spec, &never, &notified)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return stateConflict(b, "does not wait any more: only a waiting backup can be edited")
 		}
-		if err != nil || phase != berth.PhaseQueued || b.Phase == berth.PhaseQueued {
+		if err == nil && never {
+			return &berth.Error{Code: berth.CodeValidationFailed, Detail: "the backup cannot be as asked for", Fields: []berth.FieldError{
+				{Pointer: "/startDeadline", Code: "conflict", Detail: "startDeadline must be later than the backup's notBefore"},
+			}}
+		}
+		if err != nil || phase != berth.PhaseQueued {
 			return err
 		}
-		// It was New and is due at once.
+		// It was New and is due at once, or it comes before others whose claims
+		// are amended already.
 		current, err := findCluster(ctx, tx, b.Cluster)
 		if err != nil {
 			return err

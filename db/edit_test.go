@@ -108,6 +108,10 @@ func TestEditNotBefore(t *testing.T) {
 	}
 	dispatch(t, d, 0)
 	checkWaits(t, d, "put off", map[string]string{"second": "Dispatch", "first": "NotBefore"})
+	early := later.Add(-time.Minute)
+	if _, err := d.Edit(ctx, first.ID, berth.Edit{StartDeadline: &early}); berth.CodeOf(err) != berth.CodeValidationFailed {
+		t.Errorf("a start deadline before it is due: %v", err)
+	}
 	b, err = d.Edit(ctx, first.ID, berth.Edit{NotBefore: &time.Time{}})
 	if err != nil || b.Phase != berth.PhaseQueued || b.Queue.Position != 1 || !b.EnqueuedAt.Equal(*first.EnqueuedAt) {
 		t.Fatalf("due at once: %+v, %v", b, err)

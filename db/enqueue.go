@@ -188,7 +188,7 @@ func leaveRoom(ctx context.Context, tx pgx.Tx, c cluster, more int) error {
 	if c.MaxQueued == nil {
 		return nil
 	}
-	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(3, $1)", c.ID); err != nil {
+	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(4, $1)", c.ID); err != nil {
 		return fmt.Errorf("take a turn at the queue of cluster %s: %w", c.Name, err)
 	}
 	return checkRoom(ctx, tx, c, more)

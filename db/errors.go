@@ -19,6 +19,7 @@ const (
 	exclusionViolation  = "23P01"
 	serializationFailed = "40001"
 	deadlockDetected    = "40P01"
+	queryCanceled       = "57014" // by statement_timeout
 	lockNotAvailable    = "55P03"
 )
 
@@ -68,6 +69,8 @@ func border(err error) error {
 		return nil
 	case state == invalidText || state == invalidJSONText:
 		return errors.Join(berth.Errorf(berth.CodeMalformedRequest, "text that is not UTF-8 or has the character U+0000"), err)
+	case state == queryCanceled:
+		return errors.Join(berth.Errorf(berth.CodeNotReady, "the database took too long"), err)
 	case away(err):
 		return errors.Join(berth.Errorf(berth.CodeNotReady, "the database cannot be reached"), err)
 	}

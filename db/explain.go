@@ -254,6 +254,9 @@ func foretell(queue berth.Snapshot, past berth.History, r berth.SimulateRequest)
 			Backup: w.Backup, Added: added[w.Backup.ID], Position: w.Position, Starts: starts[w.Backup.ID], BlockedBy: w.BlockedBy,
 			ETA: then[w.Backup.ID],
 		}
+		if blocker := told.BlockedBy.Backup; blocker != nil && added[blocker.ID] {
+			told.BlockedBy.Backup = &berth.BackupRef{Name: blocker.Name}
+		}
 		if told.Added {
 			told.Backup.ID = uuid.Nil
 		} else if now, known := before[w.Backup.ID]; known {

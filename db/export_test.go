@@ -1,6 +1,7 @@
 package db
 
 import (
+	"context"
 	"maps"
 
 	"github.com/jackc/pgx/v5"
@@ -22,6 +23,19 @@ var (
 	EncodeCursor = encodeCursor
 	DecodeCursor = decodeCursor
 )
+
+// Unguard takes away what keeps transactions on one queue apart: the gate and
+// SERIALIZABLE.
+func (s *Store) Unguard() { s.apart = apart{dequeue: beginCommitted} }
+
+// ReleaseStaleWatchers is what a dequeue begins with where somebody left.
+func (s *Store) ReleaseStaleWatchers(ctx context.Context, clusterName string) (int, error) {
+	id, err := s.clusterID(ctx, clusterName)
+	if err != nil {
+		return 0, err
+	}
+	return s.releaseStaleWatchers(ctx, id)
+}
 
 // CollectBackups reads what the statement "running" gives, as the store does.
 var CollectBackups = collectBackups

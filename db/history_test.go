@@ -193,6 +193,7 @@ func (r *replay) violate(format string, args ...any) {
 func (r *replay) transition(e event) {
 	seq, to := *e.Seq, berth.Phase(*e.To)
 	switch {
+	case e.Reason == "CancelRequested": // it goes on until its worker hears of it
 	case berth.Phase(*e.From) == berth.PhaseQueued && to == berth.PhaseQueued:
 		r.witness(e)
 		s := r.waiting[seq]

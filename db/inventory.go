@@ -2,6 +2,8 @@ package db
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,9 +25,11 @@ func (s *Store) ChangeNamespaces(ctx context.Context, clusterName string, change
 	return s.changeInventory(ctx, clusterName, false, changed)
 }
 
-// changeInventory is one transaction: the gate, then the inventory's exclusive
-// lock, the namespaces, a new inventory version, and the claims of every queued
-// backup that it concerns. A list that changes nothing writes nothing.
+// changeInventory takes the gate, then the inventory's exclusive lock, and writes
+// the namespaces with a new inventory version; then it amends the claims of every
+// queued backup that this concerns, in further transactions where they are many:
+// none is admitted before its claim is amended. A list that changes nothing writes
+// nothing.
 func (s *Store) changeInventory(ctx context.Context, clusterName string, complete bool, now []berth.Namespace) error {
 	c, err := findCluster(ctx, s.pool, clusterName)
 	if err != nil {
@@ -49,6 +53,9 @@ func (s *Store) changeInventory(ctx context.Context, clusterName string, complet
 		}
 		return applyInventory(ctx, tx, current, complete, changes)
 	})
+	if err == nil {
+		err = s.amendAll(ctx, c)
+	}
 	if err != nil {
 		return fmt.Errorf("change the namespaces of cluster %s: %w", clusterName, err)
 	}
@@ -123,8 +130,8 @@ func inventoryChanges(before []namespaceRow, now []berth.Namespace, complete boo
 	return c
 }
 
+// applyInventory writes the namespaces and begins to amend the queue's claims.
 func applyInventory(ctx context.Context, tx pgx.Tx, c cluster, complete bool, changed changes) error {
-	wasSynced := c.Synced
 	if len(changed.names) > 0 {
 		if _, err := tx.Exec(ctx, statement("change_inventory"), pgx.NamedArgs{
 			"cluster_id": c.ID, "names": changed.names, "present": changed.present, "excluded": changed.excluded,
@@ -132,51 +139,99 @@ func applyInventory(ctx context.Context, tx pgx.Tx, c cluster, complete bool, ch
 			return fmt.Errorf("write the namespaces: %w", err)
 		}
 	}
+	var version int64
+	var synced bool
 	var notified *string
 	err := tx.QueryRow(ctx, statement("bump_inventory"), pgx.NamedArgs{
 		"cluster_id": c.ID, "complete": complete, "message": changed.String(),
-	}).Scan(&c.InventoryVersion, &c.Synced, &notified)
+	}).Scan(&version, &synced, &notified)
 	if err != nil {
 		return fmt.Errorf("move the inventory's version: %w", err)
 	}
-	rows, err := tx.Query(ctx, statement("concerned"), pgx.NamedArgs{"cluster_id": c.ID, "relabelled": changed.relabelled})
-	if err != nil {
-		return fmt.Errorf("find the claims that change: %w", err)
+	names := changed.names
+	if synced != c.Synced {
+		names = nil // every pattern can be resolved from now on
 	}
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[queuedSpec])
-	if err != nil {
-		return fmt.Errorf("find the claims that change: %w", err)
+	if _, err := tx.Exec(ctx, statement("begin_amendment"), pgx.NamedArgs{"cluster_id": c.ID, "names": names, "relabelled": changed.relabelled}); err != nil {
+		return fmt.Errorf("begin to amend the claims: %w", err)
 	}
-	concerned, unconcerned := found, []int64(nil)
-	if wasSynced {
-		if concerned, unconcerned, err = changed.concern(found); err != nil {
+	_, err = amend(ctx, tx, c.Name)
+	return err
+}
+
+// amendBudget is how many claims one transaction amends: more would hold the gate
+// for longer than a person notices.
+const amendBudget = 64
+
+// amendAll works a change of the namespaces into the claims of all of the queue,
+// a stretch in a transaction. Until a backup's turn has come it is not admitted:
+// so it makes no difference who goes on when this process ends, which is whoever
+// dequeues next.
+func (s *Store) amendAll(ctx context.Context, c cluster) error {
+	for more := true; more; {
+		err := s.gated(ctx, c.ID, func(tx pgx.Tx) (err error) {
+			more, err = amend(ctx, tx, c.Name)
+			return err
+		})
+		if err != nil {
 			return err
 		}
 	}
-	if len(unconcerned) > 0 {
-		if _, err := tx.Exec(ctx, statement("unconcerned"), pgx.NamedArgs{"inventory_version": c.InventoryVersion, "seqs": unconcerned}); err != nil {
-			return fmt.Errorf("note that %d claims stay: %w", len(unconcerned), err)
-		}
-	}
-	return reclaim(ctx, tx, c, concerned)
+	return nil
 }
 
-// concern tells the backups whose claims the changes may change from those
-// whose claims stay: so that a namespace that comes costs what matches it, not
-// every pattern in the queue times every namespace of the cluster.
-func (c changes) concern(backups []queuedSpec) (concerned []queuedSpec, unconcerned []int64, err error) {
+// amend works the change into the next stretch of the queue, and says whether
+// there is more. The caller holds the gate.
+func amend(ctx context.Context, tx pgx.Tx, clusterName string) (more bool, err error) {
+	c, err := findCluster(ctx, tx, clusterName)
+	if err != nil {
+		return false, err
+	}
+	var text string
+	var changed amendment
+	var told int
+	err = tx.QueryRow(ctx, statement("concerned"), pgx.NamedArgs{"cluster_id": c.ID, "budget": amendBudget}).
+		Scan(&text, &changed.names, &changed.relabelled, &more, &told)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil // somebody else went to the end
+	}
+	if err != nil {
+		return false, fmt.Errorf("find the claims that change: %w", err)
+	}
+	var found []queuedSpec
+	if err := json.Unmarshal([]byte(text), &found); err != nil {
+		return false, fmt.Errorf("find the claims that change: %w", err)
+	}
+	concerned, err := changed.concern(found)
+	if err != nil {
+		return false, err
+	}
+	return more, reclaim(ctx, tx, c, concerned)
+}
+
+// amendment is what of the namespaces changed; every one where names is nil.
+type amendment struct {
+	names, relabelled []string
+}
+
+// concern finds the backups whose claims the change may change: so that a
+// namespace that comes costs what matches it, not every pattern in the queue.
+func (a amendment) concern(backups []queuedSpec) (concerned []queuedSpec, err error) {
+	if a.names == nil {
+		return backups, nil
+	}
 	alike := map[string]bool{}
 	for _, b := range backups {
 		concerns, done := alike[string(b.Spec)]
 		if !done {
 			scope, err := b.scope()
 			if err != nil {
-				return nil, nil, err
+				return nil, err
 			}
-			concerns = slices.ContainsFunc(c.names, func(name string) bool {
+			concerns = slices.ContainsFunc(a.names, func(name string) bool {
 				contains := scope.Contains(name)
 				if scope.Kind == berth.ScopeEverythingBut {
-					return !contains || slices.Contains(c.relabelled, name)
+					return !contains || slices.Contains(a.relabelled, name)
 				}
 				return contains
 			})
@@ -184,9 +239,7 @@ func (c changes) concern(backups []queuedSpec) (concerned []queuedSpec, unconcer
 		}
 		if concerns {
 			concerned = append(concerned, b)
-		} else {
-			unconcerned = append(unconcerned, b.Seq)
 		}
 	}
-	return concerned, unconcerned, nil
+	return concerned, nil
 }

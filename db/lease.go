@@ -17,9 +17,9 @@ import (
 // and says which of the runs are no longer the worker's. It also says that the
 // worker is alive.
 func (s *Store) Renew(ctx context.Context, clusterName, worker string, ttl time.Duration, held []berth.Run) (lost []berth.Run, err error) {
-	c, err := findCluster(ctx, s.pool, clusterName)
+	clusterID, err := s.clusterID(ctx, clusterName)
 	if err != nil {
-		return nil, border(err)
+		return nil, err
 	}
 	seqs, fences := make([]int64, len(held)), make([]int64, len(held))
 	for i, run := range held {
@@ -28,7 +28,7 @@ func (s *Store) Renew(ctx context.Context, clusterName, worker string, ttl time.
 	var renewed []int64
 	err = s.ungated(ctx, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, statement("renew"), pgx.NamedArgs{
-			"worker": worker, "cluster_id": c.ID, "ttl": ttl, "seqs": seqs, "fences": fences,
+			"worker": worker, "cluster_id": clusterID, "ttl": ttl, "seqs": seqs, "fences": fences,
 		})
 		if err != nil {
 			return fmt.Errorf("renew the leases of worker %s: %w", worker, err)

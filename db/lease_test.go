@@ -164,13 +164,14 @@ func TestReap(t *testing.T) {
 	}
 }
 
-// endBackOff lets the time of a back-off pass and tells the dispatchers.
+// endOfBackOff lets the time of a back-off pass and tells the dispatchers.
+const endOfBackOff = `
+	WITH over AS (UPDATE backups SET retry_at = clock_timestamp() WHERE seq = $1 AND phase = 'New' RETURNING cluster_id)
+	SELECT pg_notify('berth_queue', cluster_id::text) FROM over`
+
 func endBackOff(tb testing.TB, databaseURL string, seq int64) {
 	tb.Helper()
-	_, err := connect(tb, databaseURL).Exec(context.Background(), `
-		WITH over AS (UPDATE backups SET retry_at = clock_timestamp() WHERE seq = $1 AND phase = 'New' RETURNING cluster_id)
-		SELECT pg_notify('berth_queue', cluster_id::text) FROM over`, seq)
-	if err != nil {
+	if _, err := connect(tb, databaseURL).Exec(context.Background(), endOfBackOff, seq); err != nil {
 		tb.Fatal(err)
 	}
 }

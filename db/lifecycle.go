@@ -57,11 +57,11 @@ func (s *Store) Finish(ctx context.Context, run berth.Run, outcome berth.Outcome
 			from = append(from, string(phase))
 		}
 	}
-	c, err := findCluster(ctx, s.pool, run.Cluster)
+	clusterID, err := s.clusterID(ctx, run.Cluster)
 	if err != nil {
-		return border(err)
+		return err
 	}
-	err = s.gated(ctx, c.ID, func(tx pgx.Tx) error {
+	err = s.gated(ctx, clusterID, func(tx pgx.Tx) error {
 		var seq int64
 		var notified string
 		err := tx.QueryRow(ctx, statement("leave"), pgx.NamedArgs{
@@ -85,11 +85,11 @@ func (s *Store) Finish(ctx context.Context, run berth.Run, outcome berth.Outcome
 // costing it an attempt: the worker is going away in order. ErrLeaseLost if the
 // fence is no longer the backup's.
 func (s *Store) Release(ctx context.Context, run berth.Run, message string) error {
-	c, err := findCluster(ctx, s.pool, run.Cluster)
+	clusterID, err := s.clusterID(ctx, run.Cluster)
 	if err != nil {
-		return border(err)
+		return err
 	}
-	return s.gated(ctx, c.ID, func(tx pgx.Tx) error {
+	return s.gated(ctx, clusterID, func(tx pgx.Tx) error {
 		var back queuedSpec
 		var phase berth.Phase
 		var notified string

@@ -732,11 +732,21 @@ func (w *world) edit(t *rapid.T, c *modelled) {
 		}
 		return
 	}
-	w.must(t, err)
-	notBefore := row.NotBefore
+	notBefore, deadline := row.NotBefore, row.StartDeadline
 	if e.NotBefore != nil {
 		notBefore = e.NotBefore
 	}
+	if e.StartDeadline != nil {
+		deadline = e.StartDeadline
+	}
+	given := func(at *time.Time) bool { return at != nil && !at.IsZero() }
+	if given(notBefore) && given(deadline) && !deadline.After(*notBefore) {
+		if berth.CodeOf(err) != berth.CodeValidationFailed {
+			t.Fatalf("edit %s to be due after its start deadline: %v", row.Name, err)
+		}
+		return
+	}
+	w.must(t, err)
 	due := berth.Standing{NotBefore: notBefore, RetryAt: row.RetryAt}.Due()
 	if later := due.After(time.Now()); later != (b.Phase == berth.PhaseNew) {
 		t.Fatalf("%s was edited to be due at %v and is %s", b.Name, due, b.Phase)

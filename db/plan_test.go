@@ -62,14 +62,13 @@ func TestPlansUseIndexes(t *testing.T) {
 		"give_up":          {"seqs": "{1,2,3}", "phase": "Canceled", "reason": "", "message": "", "failure_reason": ""},
 		"edit": {"seq": seq, "message": "", "priority": "1", "edits_not_before": "f", "not_before": "2026-01-01Z",
 			"edits_start_deadline": "f", "start_deadline": "2026-01-01Z"},
-		"retry":            {"seq": seq, "message": "", "inventory_version": "1", "resolved": "t", "namespace_ids": "{1}", "left_out": "{}"},
-		"request_cancel":   {"seq": seq, "message": ""},
-		"count_waiting":    {"cluster_id": "1", "cap": "100"},
-		"reclaim":          {"inventory_version": "1", "claims": `[{"seq": 1, "resolved": true, "namespace_ids": [1], "left_out": []}]`},
-		"unconcerned":      {"inventory_version": "1", "seqs": "{1,2,3}"},
-		"stale_candidates": {"cluster_id": "1", "budget": "256"},
-		"progress":         {"seq": seq, "fence": fence, "items": "1", "total": "1", "bytes": "1"},
-		"start":            {"seq": seq, "fence": fence},
+		"retry":          {"seq": seq, "message": "", "inventory_version": "1", "resolved": "t", "namespace_ids": "{1}", "left_out": "{}"},
+		"request_cancel": {"seq": seq, "message": ""},
+		"count_waiting":  {"cluster_id": "1", "cap": "100"},
+		"reclaim":        {"inventory_version": "1", "claims": `[{"seq": 1, "resolved": true, "namespace_ids": [1], "left_out": []}]`},
+		"concerned":      {"cluster_id": "1", "budget": "64"},
+		"progress":       {"seq": seq, "fence": fence, "items": "1", "total": "1", "bytes": "1"},
+		"start":          {"seq": seq, "fence": fence},
 	}
 	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 		h := &holder{tb: t, conn: connect(t, d.Direct)}

@@ -20,8 +20,13 @@ import (
 // Store is one database. It is safe for concurrent use.
 type Store struct {
 	pool *pgxpool.Pool
+	// apart is how dequeues are kept from one another.
+	apart apart
+	// gateHeld, if set, learns how long each transaction held its gate.
+	gateHeld func(time.Duration)
 
 	mu      sync.Mutex
+	ids     map[string]int32 // of clusters, by name
 	retries map[string]int
 	hits    map[string]int
 }
@@ -46,7 +51,7 @@ func Open(ctx context.Context, databaseURL string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the database URL: %w", err)
 	}
-	s := &Store{pool: pool, retries: map[string]int{}, hits: map[string]int{}}
+	s := &Store{pool: pool, apart: apart{gate: true, dequeue: beginSerializable}, ids: map[string]int32{}, retries: map[string]int{}, hits: map[string]int{}}
 	if err := s.Ready(ctx); err != nil {
 		pool.Close()
 		return nil, err

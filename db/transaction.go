@@ -29,18 +29,26 @@ const (
 // Those that write read by indexes alone: a plan that was made while a table was
 // small and scans it is kept while the table grows, and a scan under
 // SERIALIZABLE locks all of it against the dequeues of other clusters. Their
-// statements are short, so that compiling them never pays.
+// statements are short, so that compiling them never pays, and neither does
+// planning them anew, which is done behind the gate.
 const (
 	timeouts          = "; set local lock_timeout = '2s'; set local statement_timeout = '10s'; set local idle_in_transaction_session_timeout = '10s'"
-	byIndexes         = "; set local enable_seqscan = off; set local jit = off"
+	byIndexes         = "; set local enable_seqscan = off; set local jit = off; set local plan_cache_mode = force_generic_plan"
 	beginSerializable = "begin isolation level serializable" + timeouts + byIndexes
 	beginCommitted    = "begin isolation level read committed" + timeouts + byIndexes
 	beginSnapshot     = "begin isolation level repeatable read read only" + timeouts
 )
 
+// apart is how transactions on one queue are kept apart. Tests take it away to
+// see that it is needed.
+type apart struct {
+	gate    bool
+	dequeue string // how a dequeue begins
+}
+
 // dequeue runs do in a SERIALIZABLE transaction behind the cluster's gate.
 func (s *Store) dequeue(ctx context.Context, clusterID int32, do func(pgx.Tx) error) error {
-	return s.again(ctx, func() error { return s.transact(ctx, beginSerializable, &clusterID, do) })
+	return s.again(ctx, func() error { return s.transact(ctx, s.apart.dequeue, &clusterID, do) })
 }
 
 // gated runs do in a READ COMMITTED transaction behind the cluster's gate.
@@ -65,18 +73,23 @@ func (s *Store) transact(ctx context.Context, begin string, gateOf *int32, do fu
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
+	var taken time.Time // the gate
 	defer func() {
 		if rollback := tx.Rollback(context.WithoutCancel(ctx)); rollback != nil && !errors.Is(rollback, pgx.ErrTxClosed) {
 			err = errors.Join(err, fmt.Errorf("roll back: %w", rollback))
 		}
+		if s.gateHeld != nil && !taken.IsZero() {
+			s.gateHeld(time.Since(taken))
+		}
 	}()
-	if gateOf != nil {
+	if gateOf != nil && s.apart.gate {
 		// Sent alone and unprepared: in one batch with the next statement, or
 		// after a parse, the snapshot would be older than the wait.
 		gate := fmt.Sprintf("lock table dispatch_gate_%d in exclusive mode", *gateOf%gates)
 		if _, err := tx.Exec(ctx, gate, pgx.QueryExecModeSimpleProtocol); err != nil {
 			return fmt.Errorf("take the gate: %w", err)
 		}
+		taken = time.Now()
 	}
 	if err := do(tx); err != nil {
 		return err

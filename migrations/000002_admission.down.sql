@@ -4,6 +4,7 @@ DROP FUNCTION has_live_worker(int, timestamptz);
 DROP FUNCTION is_reachable(clusters, timestamptz);
 DROP FUNCTION is_paused(clusters, timestamptz);
 DROP TABLE predictions;
+DROP TABLE amendments;
 DROP TABLE relooks;
 DROP INDEX backups_runs;
 DROP INDEX backups_deadline;
@@ -21,6 +22,37 @@ ALTER TABLE storage_locations DROP reached_at, DROP checked_at, DROP message, DR
 ALTER TABLE clusters
     DROP CONSTRAINT clusters_pause, DROP reachable, DROP has_worker, DROP seen_at, DROP paused_by, DROP pause_reason,
     DROP paused_until, DROP paused_since, DROP settings_version, DROP max_queued, DROP item_block_worker_count;
+-- A queued backup's place, from 1.
+CREATE OR REPLACE FUNCTION queue_position(of_seq bigint) RETURNS bigint LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT count(*) FROM backups b
+      JOIN backups q ON q.cluster_id = b.cluster_id AND q.phase = 'Queued' AND (q.order_key, q.seq) <= (b.order_key, b.seq)
+     WHERE b.seq = of_seq
+$$;
+
+-- How many active backups ahead of a queued one overlap it.
+CREATE OR REPLACE FUNCTION overlapping_ahead(of_seq bigint) RETURNS bigint LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT count(*) FROM backups b CROSS JOIN LATERAL (
+        -- Two scopes of some namespaces meet in a row of claims each.
+        SELECT c.seq FROM claims mine
+          JOIN claims c ON c.cluster_id = b.cluster_id AND c.namespace_id = mine.namespace_id
+           AND (c.rank, c.order_key, c.seq) < (1::smallint, b.order_key, b.seq) AND c.seq <> b.seq
+         WHERE mine.seq = b.seq AND NOT b.wide
+        UNION
+        SELECT w.seq FROM backups w
+         WHERE NOT b.wide AND w.cluster_id = b.cluster_id AND w.wide
+           AND w.phase IN ('Queued', 'ReadyToStart', 'InProgress', 'Finalizing', 'FinalizingPartiallyFailed')
+           AND in_the_way(w, b)
+        UNION ALL
+        SELECT q.seq FROM backups q
+         WHERE b.wide AND q.cluster_id = b.cluster_id AND q.phase = 'Queued'
+           AND (q.order_key, q.seq) < (b.order_key, b.seq) AND q.claim && b.claim
+        UNION ALL
+        SELECT r.seq FROM backups r
+         WHERE b.wide AND r.cluster_id = b.cluster_id AND r.slot IS NOT NULL AND r.claim && b.claim
+    ) ahead
+     WHERE b.seq = of_seq
+$$;
+
 -- Backups as readers see them, all but the place in the queue.
 CREATE VIEW backup_rows AS
 SELECT b.seq, b.id, b.cluster_id, c.name AS cluster, b.name, b.phase, b.reason, b.message,

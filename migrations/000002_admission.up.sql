@@ -79,6 +79,19 @@ CREATE TABLE relooks (
     everyone   boolean NOT NULL DEFAULT false
 ) WITH (fillfactor = 50);
 
+-- While a change of a cluster's namespaces is worked into the claims of its
+-- queue, in the order of the queue: those behind this place may claim what was,
+-- and are neither admitted nor told what they wait for.
+CREATE TABLE amendments (
+    cluster_id int PRIMARY KEY REFERENCES clusters,
+    order_key  timestamptz NOT NULL,
+    seq        bigint NOT NULL,
+    -- The namespaces that changed, and of those the ones that the exclude label
+    -- came to or left; all of them where names is null.
+    names      text[],
+    relabelled text[] NOT NULL
+) WITH (fillfactor = 50);
+
 -- When a waiting backup was first expected to start; how right that was is the
 -- estimates' calibration.
 CREATE TABLE predictions (
@@ -101,6 +114,50 @@ CREATE FUNCTION is_reachable(c clusters, at timestamptz) RETURNS boolean LANGUAG
 -- Whether some worker of the cluster is alive.
 CREATE FUNCTION has_live_worker(of_cluster int, at timestamptz) RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE
     RETURN EXISTS (SELECT FROM workers k WHERE k.cluster_id = of_cluster AND k.expires_at > at);
+
+-- A queued backup's place, from 1: one scan of the queue's index. In PL/pgSQL,
+-- whose statements are planned once and not anew for each row.
+CREATE OR REPLACE FUNCTION queue_position(of_seq bigint) RETURNS bigint LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
+DECLARE
+    b backups;
+BEGIN
+    SELECT * INTO b FROM backups WHERE seq = of_seq;
+    RETURN (SELECT count(*) FROM backups q
+             WHERE q.cluster_id = b.cluster_id AND q.phase = 'Queued' AND (q.order_key, q.seq) <= (b.order_key, b.seq));
+END $$;
+
+-- How many active backups ahead of a queued one overlap it, at most 1,000 of
+-- them: behind a namespace that everybody wants that many are enough to know.
+CREATE OR REPLACE FUNCTION overlapping_ahead(of_seq bigint) RETURNS bigint LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
+DECLARE
+    b backups;
+BEGIN
+    SELECT * INTO b FROM backups WHERE seq = of_seq;
+    IF b.wide THEN
+        RETURN least(1000, (SELECT count(*) FROM (
+            SELECT FROM backups q
+             WHERE q.cluster_id = b.cluster_id AND q.phase = 'Queued'
+               AND (q.order_key, q.seq) < (b.order_key, b.seq) AND q.claim && b.claim LIMIT 1000) queued)
+          + (SELECT count(*) FROM backups r WHERE r.cluster_id = b.cluster_id AND r.slot IS NOT NULL AND r.claim && b.claim));
+    END IF;
+    -- Two scopes of some namespaces meet in a row of claims each. Whose claims
+    -- run has rank 0, whose wait has rank 1.
+    RETURN least(1000, (SELECT count(*) FROM (
+            SELECT DISTINCT p.seq FROM claims mine CROSS JOIN LATERAL (
+                (SELECT c.seq FROM claims c
+                  WHERE c.cluster_id = b.cluster_id AND c.namespace_id = mine.namespace_id AND c.rank = 0 AND c.seq <> b.seq)
+                UNION ALL
+                (SELECT c.seq FROM claims c
+                  WHERE c.cluster_id = b.cluster_id AND c.namespace_id = mine.namespace_id AND c.rank = 1
+                    AND (c.order_key, c.seq) < (b.order_key, b.seq)
+                  LIMIT 1000)) p
+             WHERE mine.seq = b.seq LIMIT 1000) narrow)
+      + (SELECT count(*) FROM (
+            SELECT FROM backups w
+             WHERE w.cluster_id = b.cluster_id AND w.wide
+               AND w.phase IN ('Queued', 'ReadyToStart', 'InProgress', 'Finalizing', 'FinalizingPartiallyFailed')
+               AND in_the_way(w, b) LIMIT 1000) wide));
+END $$;
 
 -- Backups as readers see them, all but the place in the queue. Why one waits is
 -- the first of the closed list that holds (reason.go).

@@ -13,8 +13,6 @@ import (
 type DispatchStore interface {
 	// Dispatch admits what may start and marks what may not.
 	Dispatch(ctx context.Context, r berth.DispatchRequest) (berth.Dispatched, error)
-	// ReleaseStaleWatchers looks again at backups that wait for one that is gone.
-	ReleaseStaleWatchers(ctx context.Context, cluster string) (int, error)
 }
 
 // dispatch dequeues until ctx ends: on every hint, and every recheck interval
@@ -41,9 +39,6 @@ func (w *Worker) dequeue(alive context.Context) error {
 	// Later than this, what it admits could not be trusted any more.
 	ctx, cancel := context.WithTimeout(alive, w.config.Lease.TTL-w.config.Lease.Margin)
 	defer cancel()
-	if _, err := w.store.ReleaseStaleWatchers(ctx, w.config.Cluster); err != nil {
-		return err
-	}
 	asked := time.Now()
 	done, err := w.store.Dispatch(ctx, berth.DispatchRequest{
 		Cluster: w.config.Cluster, Worker: w.config.ID, Want: w.room(), LeaseTTL: w.config.Lease.TTL,

@@ -97,10 +97,6 @@ func (q *fakeQueue) write(ctx context.Context, c call) error {
 	return nil
 }
 
-func (q *fakeQueue) ReleaseStaleWatchers(ctx context.Context, _ string) (int, error) {
-	return 0, q.note(ctx, call{name: "ReleaseStaleWatchers"})
-}
-
 func (q *fakeQueue) Dispatch(ctx context.Context, r berth.DispatchRequest) (berth.Dispatched, error) {
 	err := q.note(ctx, call{name: "Dispatch", want: r.Want})
 	q.mu.Lock()

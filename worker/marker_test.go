@@ -44,8 +44,6 @@ func (s *markStore) names() []string {
 	return append([]string{}, s.marked...)
 }
 
-func (s *markStore) ReleaseStaleWatchers(context.Context, string) (int, error) { return 0, nil }
-
 func TestTheMarkerMarksEveryClusterAtEachHintAndInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &markStore{ticks: newTicks(), clusters: []string{"east", "west"}}

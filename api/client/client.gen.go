@@ -15,6 +15,7 @@ import (
 	"time"
 
 	berth "github.com/berth-backup/berth"
+	"github.com/oapi-codegen/nullable"
 	"github.com/oapi-codegen/runtime"
 	openapi_types "github.com/oapi-codegen/runtime/types"
 )
@@ -84,8 +85,14 @@ type Backup struct {
 	// Namespaces What a backup claims and, once it is admitted, holds.
 	Namespaces Namespaces `json:"namespaces"`
 
+	// NotBefore When it enters the queue at the earliest.
+	NotBefore *time.Time `json:"notBefore"`
+
 	// Phase Where a backup stands in its life, in Velero's spelling. `New` and `Queued` wait; `ReadyToStart`, `InProgress`, `Finalizing` and `FinalizingPartiallyFailed` run; `Completed`, `PartiallyFailed`, `Failed`, `FailedValidation` and `Canceled` are ends. `Canceled` is Berth's own.
 	Phase Phase `json:"phase"`
+
+	// Priority Minutes by which it goes ahead of its turn.
+	Priority int `json:"priority"`
 
 	// Progress How far it has come; null until it runs.
 	Progress *Progress `json:"progress"`
@@ -107,6 +114,9 @@ type Backup struct {
 	// Examples: {"includedNamespaces":["shop","shop-db"],"ttl":"168h0m0s"}
 	Spec Spec `json:"spec"`
 
+	// StartDeadline When it must have started for the first time, else it fails.
+	StartDeadline *time.Time `json:"startDeadline"`
+
 	// StartedAt When a worker started to take it.
 	StartedAt *time.Time `json:"startedAt"`
 
@@ -125,6 +135,9 @@ type Backup struct {
 
 // BackupLinks Paths of what belongs to a backup.
 type BackupLinks struct {
+	// Explain What it waits for.
+	Explain string `json:"explain"`
+
 	// Self The backup itself.
 	Self string `json:"self"`
 }
@@ -136,6 +149,24 @@ type BackupList struct {
 
 	// NextCursor The `cursor` of the next page; null on the last one.
 	NextCursor *string `json:"nextCursor"`
+}
+
+// BackupPatch What to change of a waiting backup; what is left out stays.
+type BackupPatch struct {
+	// NotBefore When it enters the queue at the earliest; null for at once.
+	//
+	// Examples: 2026-07-01T22:00:00Z
+	NotBefore nullable.Nullable[time.Time] `json:"notBefore,omitempty"`
+
+	// Priority Minutes by which it goes ahead of its turn.
+	//
+	// Examples: 1440
+	Priority *int `json:"priority,omitempty"`
+
+	// StartDeadline When it must have started for the first time; null for no such time.
+	//
+	// Examples: 2026-07-02T04:00:00Z
+	StartDeadline nullable.Nullable[time.Time] `json:"startDeadline,omitempty"`
 }
 
 // BackupRef A backup by id and name.
@@ -169,11 +200,44 @@ type BackupRequest struct {
 	// Examples: shop-before-upgrade
 	Name *string `json:"name,omitempty"`
 
+	// NotBefore When it enters the queue at the earliest; it counts as asked for then.
+	//
+	// Examples: 2026-07-01T22:00:00Z
+	NotBefore *time.Time `json:"notBefore,omitempty"`
+
+	// Priority Minutes by which it goes ahead of its turn, or behind where negative: it has the place of a backup that was asked for so much earlier.
+	//
+	// Examples: 60
+	Priority *int `json:"priority,omitempty"`
+
 	// Spec Velero's BackupSpec (velero.io/v1), field for field. Fields that Berth does not act on yet are refused by name (`unsupported`) where they ask for something.
 	//
 	// Examples: {"includedNamespaces":["shop","shop-db"],"ttl":"168h0m0s"}
 	Spec Spec `json:"spec"`
+
+	// StartDeadline When it must have started for the first time, later than `notBefore`; else it is `Failed` with the reason `StartDeadlineExceeded` and never runs.
+	//
+	// Examples: 2026-07-02T04:00:00Z
+	StartDeadline *time.Time `json:"startDeadline,omitempty"`
 }
+
+// Basis What a predicted start rests on: the weakest of what its own run and
+// those ahead of it rest on. From `no history` on there is none, and this
+// says why.
+//
+// - `immediate`: no run that takes time is in its way.
+// - `schedule`: past runs of the same schedules.
+// - `namespaces`: past runs of the same namespaces.
+// - `cluster`: past runs of the cluster, none of which is alike.
+// - `no history`: nothing has run in the cluster yet.
+// - `paused`: the queue is paused until somebody resumes it.
+// - `no worker`: no worker of the cluster is alive.
+// - `unreachable`: the cluster's API does not answer.
+// - `storage unavailable`: a storage location cannot be reached.
+// - `unresolvable`: the cluster's namespaces are not known yet.
+// - `start deadline`: its start deadline is predicted to come first.
+// - `no slot`: the cluster's limit lets nothing run.
+type Basis = berth.Basis
 
 // Blocker One thing in the way of a waiting backup.
 type Blocker struct {
@@ -185,7 +249,12 @@ type Blocker struct {
 
 	// Reason Why a backup waits. Where several hold, the first of these counts:
 	//
+	// - `NotBefore`: its `notBefore` is in the future.
+	// - `BackOff`: it lost its worker again and is tried again later.
+	// - `QueuePaused`: somebody paused the cluster's queue.
 	// - `NoWorker`: no worker of the cluster is alive.
+	// - `ClusterUnreachable`: it names a pattern, or everything but some, and the cluster's API does not answer.
+	// - `StorageUnavailable`: its storage location cannot be reached.
 	// - `ScopeUnresolvable`: it names a pattern and the cluster's namespaces are not known yet.
 	// - `RunningOverlap`: a running backup holds a namespace that it needs.
 	// - `EarlierQueuedOverlap`: an earlier backup in the queue needs the same namespace.
@@ -200,8 +269,89 @@ type Blocker struct {
 	Since *time.Time `json:"since"`
 }
 
+// ChainLink One backup that another waits for, and what it waits for itself.
+type ChainLink struct {
+	// Backup A backup by id and name.
+	Backup BackupRef `json:"backup"`
+
+	// BlockedBy What it waits for; null for one that runs.
+	BlockedBy *Blocker `json:"blockedBy"`
+
+	// Phase Where a backup stands in its life, in Velero's spelling. `New` and `Queued` wait; `ReadyToStart`, `InProgress`, `Finalizing` and `FinalizingPartiallyFailed` run; `Completed`, `PartiallyFailed`, `Failed`, `FailedValidation` and `Canceled` are ends. `Canceled` is Berth's own.
+	Phase Phase `json:"phase"`
+}
+
 // Code The stable name of a kind of problem.
 type Code = berth.Code
+
+// ETA When a waiting backup is predicted to start.
+type ETA struct {
+	// Basis What a predicted start rests on: the weakest of what its own run and
+	// those ahead of it rest on. From `no history` on there is none, and this
+	// says why.
+	//
+	// - `immediate`: no run that takes time is in its way.
+	// - `schedule`: past runs of the same schedules.
+	// - `namespaces`: past runs of the same namespaces.
+	// - `cluster`: past runs of the cluster, none of which is alike.
+	// - `no history`: nothing has run in the cluster yet.
+	// - `paused`: the queue is paused until somebody resumes it.
+	// - `no worker`: no worker of the cluster is alive.
+	// - `unreachable`: the cluster's API does not answer.
+	// - `storage unavailable`: a storage location cannot be reached.
+	// - `unresolvable`: the cluster's namespaces are not known yet.
+	// - `start deadline`: its start deadline is predicted to come first.
+	// - `no slot`: the cluster's limit lets nothing run.
+	Basis Basis `json:"basis"`
+
+	// Samples The number of past runs that it rests on.
+	Samples int `json:"samples"`
+
+	// StartP50 The likely start; null where none can be told.
+	StartP50 *time.Time `json:"startP50"`
+
+	// StartP90 The start that is kept nine times of ten; null where none can be told, or where the start deadline may come first.
+	StartP90 *time.Time `json:"startP90"`
+}
+
+// ExplainedBackup The backup that is explained.
+type ExplainedBackup struct {
+	// ID Its id.
+	ID openapi_types.UUID `json:"id"`
+
+	// Name Its name.
+	Name string `json:"name"`
+
+	// Phase Where a backup stands in its life, in Velero's spelling. `New` and `Queued` wait; `ReadyToStart`, `InProgress`, `Finalizing` and `FinalizingPartiallyFailed` run; `Completed`, `PartiallyFailed`, `Failed`, `FailedValidation` and `Canceled` are ends. `Canceled` is Berth's own.
+	Phase Phase `json:"phase"`
+}
+
+// Explanation All that one backup waits for, at one instant.
+type Explanation struct {
+	// Backup The backup that is explained.
+	Backup ExplainedBackup `json:"backup"`
+
+	// BlockedBy All that is in its way; empty for one that does not wait.
+	BlockedBy []Blocker `json:"blockedBy"`
+
+	// Chain From the backup that it waits for over the one that this one waits for, and so on, to the one that has to end or move first.
+	Chain []ChainLink `json:"chain"`
+
+	// Cluster Its cluster.
+	Cluster string `json:"cluster"`
+
+	// ComputedAt The instant that this shows.
+	ComputedAt time.Time `json:"computedAt"`
+
+	// MustEnd The backups in its way, in the order of the queue: each of them has to end, or to move behind it, before it can start.
+	MustEnd []BackupRef `json:"mustEnd"`
+
+	// Position Its place in the cluster's order; null for one that has none.
+	Position *int `json:"position"`
+
+	// Summary What it waits for, in words.
+	Summary string `json:"summary"`
+}
 
 // FieldError What is wrong with one field or parameter. It has either `pointer` or `parameter`.
 type FieldError struct {
@@ -222,6 +372,84 @@ type FieldError struct {
 	//
 	// Examples: /spec/includedNamespaces/0
 	Pointer *string `json:"pointer,omitempty"`
+}
+
+// Forecast How a cluster's queue would go on.
+type Forecast struct {
+	// Cluster The cluster.
+	Cluster string `json:"cluster"`
+
+	// ComputedAt The instant that this is about.
+	ComputedAt time.Time `json:"computedAt"`
+
+	// ConcurrentBackups How many backups would run at once.
+	ConcurrentBackups int `json:"concurrentBackups"`
+
+	// Truncated Whether more would wait than `waiting` has.
+	Truncated bool `json:"truncated"`
+
+	// Waiting The backups that would wait, in their order.
+	Waiting []ForecastBackup `json:"waiting"`
+}
+
+// ForecastBackup One backup that would wait.
+type ForecastBackup struct {
+	// Added Whether it is one of `add`.
+	Added bool `json:"added"`
+
+	// Backup A backup, or one that is only thought of.
+	Backup ForecastRef `json:"backup"`
+
+	// BlockedBy What would be in the way of a backup.
+	BlockedBy ForecastBlocker `json:"blockedBy"`
+
+	// ETA When it is predicted to start; null where too many wait to simulate all.
+	ETA *ETA `json:"eta"`
+
+	// Now When it is predicted to start as things are; null for one of `add`, too.
+	Now *ETA `json:"now"`
+
+	// Position Its place in the cluster's order; null for one that is not due.
+	Position *int `json:"position"`
+
+	// Starts Whether the next dequeue would start it.
+	Starts bool `json:"starts"`
+}
+
+// ForecastBlocker What would be in the way of a backup.
+type ForecastBlocker struct {
+	// Backup The backup in the way; null where something else is.
+	Backup *ForecastRef `json:"backup"`
+
+	// Namespaces The namespaces that both need, at most 100 of them.
+	Namespaces []string `json:"namespaces"`
+
+	// Reason Why a backup waits. Where several hold, the first of these counts:
+	//
+	// - `NotBefore`: its `notBefore` is in the future.
+	// - `BackOff`: it lost its worker again and is tried again later.
+	// - `QueuePaused`: somebody paused the cluster's queue.
+	// - `NoWorker`: no worker of the cluster is alive.
+	// - `ClusterUnreachable`: it names a pattern, or everything but some, and the cluster's API does not answer.
+	// - `StorageUnavailable`: its storage location cannot be reached.
+	// - `ScopeUnresolvable`: it names a pattern and the cluster's namespaces are not known yet.
+	// - `RunningOverlap`: a running backup holds a namespace that it needs.
+	// - `EarlierQueuedOverlap`: an earlier backup in the queue needs the same namespace.
+	// - `NoFreeSlot`: as many backups run as the cluster's limit allows.
+	// - `Dispatch`: nothing is in its way; the next dequeue starts it.
+	Reason WaitReason `json:"reason"`
+
+	// Setting The setting in the way, such as `concurrentBackups=2`.
+	Setting *string `json:"setting"`
+}
+
+// ForecastRef A backup, or one that is only thought of.
+type ForecastRef struct {
+	// ID Its id; null for one of `add`.
+	ID *openapi_types.UUID `json:"id"`
+
+	// Name Its name; null for one of `add` without a name.
+	Name *string `json:"name"`
 }
 
 // Health That all is well.
@@ -248,8 +476,72 @@ type Namespaces struct {
 	Names []string `json:"names"`
 }
 
+// Pause Why no backup of a cluster starts.
+type Pause struct {
+	// By Who paused it.
+	By *string `json:"by"`
+
+	// Reason Why, as whoever paused it said.
+	Reason *string `json:"reason"`
+
+	// Since Since when.
+	Since time.Time `json:"since"`
+
+	// Until When it ends by itself; null for not before somebody resumes it.
+	Until *time.Time `json:"until"`
+}
+
+// PauseRequest Why and how long no backup of a cluster is to start.
+type PauseRequest struct {
+	// By Who pauses it, for the record.
+	//
+	// Examples: ops
+	By *string `json:"by,omitempty"`
+
+	// Cluster The cluster. Default `default`.
+	//
+	// Examples: default
+	Cluster *string `json:"cluster,omitempty"`
+
+	// Reason Why; it stands in what every waiting backup waits for.
+	//
+	// Examples: storage upgrade
+	Reason *string `json:"reason,omitempty"`
+
+	// Until When the pause ends by itself, in the future. Default when somebody resumes it.
+	//
+	// Examples: 2026-07-01T14:00:00Z
+	Until *time.Time `json:"until,omitempty"`
+}
+
 // Phase Where a backup stands in its life, in Velero's spelling. `New` and `Queued` wait; `ReadyToStart`, `InProgress`, `Finalizing` and `FinalizingPartiallyFailed` run; `Completed`, `PartiallyFailed`, `Failed`, `FailedValidation` and `Canceled` are ends. `Canceled` is Berth's own.
 type Phase = berth.Phase
+
+// Prediction What would become of a backup that is only thought of.
+type Prediction struct {
+	// Cluster The cluster that would be backed up.
+	Cluster string `json:"cluster"`
+
+	// ComputedAt The instant that this is about.
+	ComputedAt time.Time `json:"computedAt"`
+
+	// Name Its name; null where the request has none.
+	Name *string `json:"name"`
+
+	// Namespaces What a backup claims and, once it is admitted, holds.
+	Namespaces Namespaces `json:"namespaces"`
+
+	// Queue A waiting backup's place and what it waits for.
+	Queue QueueEntry `json:"queue"`
+
+	// Spec Velero's BackupSpec (velero.io/v1), field for field. Fields that Berth does not act on yet are refused by name (`unsupported`) where they ask for something.
+	//
+	// Examples: {"includedNamespaces":["shop","shop-db"],"ttl":"168h0m0s"}
+	Spec Spec `json:"spec"`
+
+	// Starts Whether the next dequeue would start it.
+	Starts bool `json:"starts"`
+}
 
 // Problem What is wrong, as RFC 9457 problem details.
 type Problem struct {
@@ -312,26 +604,75 @@ type Queue struct {
 	// ConcurrentBackups How many backups of the cluster may run at once.
 	ConcurrentBackups int `json:"concurrentBackups"`
 
+	// ItemBlockWorkerCount How many workers the pool of each backup that starts now has.
+	ItemBlockWorkerCount int `json:"itemBlockWorkerCount"`
+
+	// MaxQueued How many backups may wait; null for any number.
+	MaxQueued *int `json:"maxQueued"`
+
+	// NextCursor The `cursor` of the next page; null on the last one.
+	NextCursor *string `json:"nextCursor"`
+
+	// Paused Why no backup starts; null while backups may start.
+	Paused *Pause `json:"paused"`
+
 	// Running The running backups by slot.
 	Running []RunningBackup `json:"running"`
 
 	// Version A number that moves with every event of the cluster.
 	Version int64 `json:"version"`
 
-	// Waiting The waiting backups in their order.
+	// Waiting A page of the waiting backups in their order, then of those that are not due yet.
 	Waiting []Backup `json:"waiting"`
 }
 
 // QueueEntry A waiting backup's place and what it waits for.
 type QueueEntry struct {
-	// BlockedBy What is in its way, the one that counts.
+	// BlockedBy What is in its way, the one that counts; in a dry run all that is.
 	BlockedBy []Blocker `json:"blockedBy"`
+
+	// ETA When it is predicted to start; null where nobody asked for it.
+	ETA *ETA `json:"eta"`
 
 	// OverlappingAhead How many backups ahead of it, running ones included, share a namespace with it.
 	OverlappingAhead int `json:"overlappingAhead"`
 
-	// Position Its place in the cluster's order.
-	Position int `json:"position"`
+	// Position Its place in the cluster's order; null for one that is `New` and has none.
+	Position *int `json:"position"`
+}
+
+// QueueSettings A cluster's limits and its pause.
+type QueueSettings struct {
+	// Cluster The cluster.
+	Cluster string `json:"cluster"`
+
+	// ConcurrentBackups How many backups of the cluster may run at once.
+	ConcurrentBackups int `json:"concurrentBackups"`
+
+	// ItemBlockWorkerCount How many workers the pool of each running backup has. A backup keeps the number that it started with.
+	ItemBlockWorkerCount int `json:"itemBlockWorkerCount"`
+
+	// MaxQueued How many backups may wait, `New` ones included; null for any number.
+	MaxQueued *int `json:"maxQueued"`
+
+	// Paused Why no backup starts; null while backups may start.
+	Paused *Pause `json:"paused"`
+
+	// Version A number that moves with every change of the limits and of the pause.
+	Version int64 `json:"version"`
+}
+
+// ResumeRequest Which queue goes on.
+type ResumeRequest struct {
+	// By Who resumes it, for the record.
+	//
+	// Examples: ops
+	By *string `json:"by,omitempty"`
+
+	// Cluster The cluster. Default `default`.
+	//
+	// Examples: default
+	Cluster *string `json:"cluster,omitempty"`
 }
 
 // RunningBackup A running backup and its place.
@@ -343,6 +684,45 @@ type RunningBackup struct {
 	Slot int `json:"slot"`
 }
 
+// SettingsPatch What to change of a cluster's limits; what is left out stays.
+type SettingsPatch struct {
+	// ConcurrentBackups How many backups of the cluster may run at once.
+	//
+	// Examples: 4
+	ConcurrentBackups *int `json:"concurrentBackups,omitempty"`
+
+	// ItemBlockWorkerCount How many workers the pool of each backup that starts from now on has.
+	//
+	// Examples: 4
+	ItemBlockWorkerCount *int `json:"itemBlockWorkerCount,omitempty"`
+
+	// MaxQueued How many backups may wait, `New` ones included; null for any number.
+	//
+	// Examples: 5000
+	MaxQueued nullable.Nullable[int] `json:"maxQueued,omitempty"`
+}
+
+// SimulateRequest What to suppose of a cluster's queue.
+type SimulateRequest struct {
+	// Add Backups that would be asked for now, of this cluster.
+	Add *[]BackupRequest `json:"add,omitempty"`
+
+	// Cancel The ids of waiting and running backups that would be gone.
+	//
+	// Examples: ["019a8c1d-0a4f-7d10-8b36-1f9c7e55a0d2"]
+	Cancel *[]openapi_types.UUID `json:"cancel,omitempty"`
+
+	// Cluster The cluster. Default `default`.
+	//
+	// Examples: default
+	Cluster *string `json:"cluster,omitempty"`
+
+	// ConcurrentBackups How many backups may run at once. Default the cluster's limit.
+	//
+	// Examples: 2
+	ConcurrentBackups *int `json:"concurrentBackups,omitempty"`
+}
+
 // Spec Velero's BackupSpec (velero.io/v1), field for field. Fields that Berth does not act on yet are refused by name (`unsupported`) where they ask for something.
 //
 // Examples: {"includedNamespaces":["shop","shop-db"],"ttl":"168h0m0s"}
@@ -350,13 +730,24 @@ type Spec = berth.Spec
 
 // WaitReason Why a backup waits. Where several hold, the first of these counts:
 //
+// - `NotBefore`: its `notBefore` is in the future.
+// - `BackOff`: it lost its worker again and is tried again later.
+// - `QueuePaused`: somebody paused the cluster's queue.
 // - `NoWorker`: no worker of the cluster is alive.
+// - `ClusterUnreachable`: it names a pattern, or everything but some, and the cluster's API does not answer.
+// - `StorageUnavailable`: its storage location cannot be reached.
 // - `ScopeUnresolvable`: it names a pattern and the cluster's namespaces are not known yet.
 // - `RunningOverlap`: a running backup holds a namespace that it needs.
 // - `EarlierQueuedOverlap`: an earlier backup in the queue needs the same namespace.
 // - `NoFreeSlot`: as many backups run as the cluster's limit allows.
 // - `Dispatch`: nothing is in its way; the next dequeue starts it.
 type WaitReason = berth.WaitReason
+
+// BackupID Examples: 019a8c1e-7b1d-7c3e-9f52-6a0e4d2b8c11
+type BackupID = openapi_types.UUID
+
+// Cluster Examples: default
+type Cluster = string
 
 // Internal What is wrong, as RFC 9457 problem details.
 type Internal = Problem
@@ -375,6 +766,21 @@ type NotReady = Problem
 
 // PayloadTooLarge What is wrong, as RFC 9457 problem details.
 type PayloadTooLarge = Problem
+
+// PreconditionFailed What is wrong, as RFC 9457 problem details.
+type PreconditionFailed = Problem
+
+// PreconditionRequired What is wrong, as RFC 9457 problem details.
+type PreconditionRequired = Problem
+
+// QueueFull What is wrong, as RFC 9457 problem details.
+type QueueFull = Problem
+
+// Settings A cluster's limits and its pause.
+type Settings = QueueSettings
+
+// StateConflict What is wrong, as RFC 9457 problem details.
+type StateConflict = Problem
 
 // UnsupportedMediaType What is wrong, as RFC 9457 problem details.
 type UnsupportedMediaType = Problem
@@ -397,14 +803,62 @@ type ListBackupsParams struct {
 	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// CreateBackupParams defines parameters for CreateBackup.
+type CreateBackupParams struct {
+	// DryRun Whether only to predict.
+	DryRun *bool `form:"dryRun,omitempty" json:"dryRun,omitempty"`
+}
+
 // GetQueueParams defines parameters for GetQueue.
 type GetQueueParams struct {
 	// Cluster The cluster.
-	Cluster *string `form:"cluster,omitempty" json:"cluster,omitempty"`
+	Cluster *Cluster `form:"cluster,omitempty" json:"cluster,omitempty"`
+
+	// Limit The most waiting backups that a page holds. More than 1000 counts as 1000.
+	Limit *int `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `nextCursor` of the page before. It is opaque; one that a queue did not give is answered 400.
+	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// GetQueueSettingsParams defines parameters for GetQueueSettings.
+type GetQueueSettingsParams struct {
+	// Cluster The cluster.
+	Cluster *Cluster `form:"cluster,omitempty" json:"cluster,omitempty"`
+}
+
+// ChangeQueueSettingsParams defines parameters for ChangeQueueSettings.
+type ChangeQueueSettingsParams struct {
+	// Cluster The cluster.
+	Cluster *Cluster `form:"cluster,omitempty" json:"cluster,omitempty"`
+
+	// IfMatch The `ETag` of the settings that the change was made for, or `*` for whatever they are. Without it the answer is 428.
+	IfMatch *string `json:"If-Match,omitempty"`
 }
 
 // CreateBackupJSONRequestBody defines body for CreateBackup for application/json ContentType.
 type CreateBackupJSONRequestBody = BackupRequest
+
+// EditBackupJSONRequestBody defines body for EditBackup for application/json ContentType.
+type EditBackupJSONRequestBody = BackupPatch
+
+// EditBackupApplicationMergePatchPlusJSONRequestBody defines body for EditBackup for application/merge-patch+json ContentType.
+type EditBackupApplicationMergePatchPlusJSONRequestBody = BackupPatch
+
+// PauseQueueJSONRequestBody defines body for PauseQueue for application/json ContentType.
+type PauseQueueJSONRequestBody = PauseRequest
+
+// ResumeQueueJSONRequestBody defines body for ResumeQueue for application/json ContentType.
+type ResumeQueueJSONRequestBody = ResumeRequest
+
+// ChangeQueueSettingsJSONRequestBody defines body for ChangeQueueSettings for application/json ContentType.
+type ChangeQueueSettingsJSONRequestBody = SettingsPatch
+
+// ChangeQueueSettingsApplicationMergePatchPlusJSONRequestBody defines body for ChangeQueueSettings for application/merge-patch+json ContentType.
+type ChangeQueueSettingsApplicationMergePatchPlusJSONRequestBody = SettingsPatch
+
+// SimulateQueueJSONRequestBody defines body for SimulateQueue for application/json ContentType.
+type SimulateQueueJSONRequestBody = SimulateRequest
 
 // RequestEditorFn is the function signature for the RequestEditor callback function
 type RequestEditorFn func(ctx context.Context, req *http.Request) error
@@ -494,12 +948,17 @@ type ClientInterface interface {
 	// cluster is checked here: 422 lists every error. What only the cluster
 	// knows ends in the phase `FailedValidation`.
 	//
+	// With `notBefore` in the future it is `New` until then and has no place.
+	//
+	// With `dryRun=true` nothing is stored: the answer is 200 with what would
+	// become of the backup now, or what would refuse it.
+	//
 	// A body that is JSON but no object is a 422 with the pointer `""`.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /backups (the `CreateBackup` operationId).
-	CreateBackupWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	CreateBackupWithBody(ctx context.Context, params *CreateBackupParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CreateBackup Enqueue a backup.
 	//
@@ -507,19 +966,58 @@ type ClientInterface interface {
 	// cluster is checked here: 422 lists every error. What only the cluster
 	// knows ends in the phase `FailedValidation`.
 	//
+	// With `notBefore` in the future it is `New` until then and has no place.
+	//
+	// With `dryRun=true` nothing is stored: the answer is 200 with what would
+	// become of the backup now, or what would refuse it.
+	//
 	// A body that is JSON but no object is a 422 with the pointer `""`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /backups (the `CreateBackup` operationId).
-	CreateBackup(ctx context.Context, body CreateBackupJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	CreateBackup(ctx context.Context, params *CreateBackupParams, body CreateBackupJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetBackup Show one backup.
 	//
 	// The backup as it is now, with its position and what it waits for while it waits. An id that is no UUID is an id that does not exist.
 	//
 	// Corresponds with GET /backups/{id} (the `GetBackup` operationId).
-	GetBackup(ctx context.Context, id openapi_types.UUID, reqEditors ...RequestEditorFn) (*http.Response, error)
+	GetBackup(ctx context.Context, id BackupID, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// EditBackupWithBody Change a waiting backup.
+	//
+	// Changes the priority, the due time or the start deadline of a backup that waits; its place moves at once. A `notBefore` in the future takes its place away, null gives it one. An empty patch changes nothing.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PATCH /backups/{id} (the `EditBackup` operationId).
+	EditBackupWithBody(ctx context.Context, id BackupID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// EditBackup Change a waiting backup.
+	//
+	// Changes the priority, the due time or the start deadline of a backup that waits; its place moves at once. A `notBefore` in the future takes its place away, null gives it one. An empty patch changes nothing.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PATCH /backups/{id} (the `EditBackup` operationId).
+	EditBackup(ctx context.Context, id BackupID, body EditBackupJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// EditBackupWithApplicationMergePatchPlusJSONBody Change a waiting backup.
+	//
+	// Changes the priority, the due time or the start deadline of a backup that waits; its place moves at once. A `notBefore` in the future takes its place away, null gives it one. An empty patch changes nothing.
+	//
+	// Takes a body of the `application/merge-patch+json` content type.
+	//
+	// Corresponds with PATCH /backups/{id} (the `EditBackup` operationId).
+	EditBackupWithApplicationMergePatchPlusJSONBody(ctx context.Context, id BackupID, body EditBackupApplicationMergePatchPlusJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ExplainBackup Say all that a backup waits for.
+	//
+	// Everything that is in a waiting backup's way at one instant, which backups have to end before it can start, and what those wait for themselves. For one that does not wait the lists are empty and the summary says its phase.
+	//
+	// Corresponds with GET /backups/{id}/explain (the `ExplainBackup` operationId).
+	ExplainBackup(ctx context.Context, id BackupID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetLivez Say whether the process lives.
 	//
@@ -537,10 +1035,100 @@ type ClientInterface interface {
 
 	// GetQueue Show a cluster's queue.
 	//
-	// What runs in a cluster and what waits, in order, at one instant.
+	// What runs in a cluster and a page of what waits, at one instant: the
+	// queue in its order, then the backups that are not due yet by when they
+	// will be. Each page shows an instant of its own.
 	//
 	// Corresponds with GET /queue (the `GetQueue` operationId).
 	GetQueue(ctx context.Context, params *GetQueueParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PauseQueueWithBody Start no backup of a cluster from now on.
+	//
+	// What runs goes on; what is asked for waits. A paused queue stays paused and takes over reason, who and until when.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /queue/pause (the `PauseQueue` operationId).
+	PauseQueueWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PauseQueue Start no backup of a cluster from now on.
+	//
+	// What runs goes on; what is asked for waits. A paused queue stays paused and takes over reason, who and until when.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /queue/pause (the `PauseQueue` operationId).
+	PauseQueue(ctx context.Context, body PauseQueueJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ResumeQueueWithBody Start a cluster's backups again.
+	//
+	// Ends a pause. A queue that is not paused stays as it is.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /queue/resume (the `ResumeQueue` operationId).
+	ResumeQueueWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ResumeQueue Start a cluster's backups again.
+	//
+	// Ends a pause. A queue that is not paused stays as it is.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /queue/resume (the `ResumeQueue` operationId).
+	ResumeQueue(ctx context.Context, body ResumeQueueJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetQueueSettings Show a cluster's limits.
+	//
+	// The limits of a cluster and its pause.
+	//
+	// Corresponds with GET /queue/settings (the `GetQueueSettings` operationId).
+	GetQueueSettings(ctx context.Context, params *GetQueueSettingsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ChangeQueueSettingsWithBody Change a cluster's limits.
+	//
+	// Changes limits while backups run. A lower `concurrentBackups` stops none of them and lets none start above it. `If-Match` is required, so that nobody overwrites what somebody else has just set.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PATCH /queue/settings (the `ChangeQueueSettings` operationId).
+	ChangeQueueSettingsWithBody(ctx context.Context, params *ChangeQueueSettingsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ChangeQueueSettings Change a cluster's limits.
+	//
+	// Changes limits while backups run. A lower `concurrentBackups` stops none of them and lets none start above it. `If-Match` is required, so that nobody overwrites what somebody else has just set.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PATCH /queue/settings (the `ChangeQueueSettings` operationId).
+	ChangeQueueSettings(ctx context.Context, params *ChangeQueueSettingsParams, body ChangeQueueSettingsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ChangeQueueSettingsWithApplicationMergePatchPlusJSONBody Change a cluster's limits.
+	//
+	// Changes limits while backups run. A lower `concurrentBackups` stops none of them and lets none start above it. `If-Match` is required, so that nobody overwrites what somebody else has just set.
+	//
+	// Takes a body of the `application/merge-patch+json` content type.
+	//
+	// Corresponds with PATCH /queue/settings (the `ChangeQueueSettings` operationId).
+	ChangeQueueSettingsWithApplicationMergePatchPlusJSONBody(ctx context.Context, params *ChangeQueueSettingsParams, body ChangeQueueSettingsApplicationMergePatchPlusJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// SimulateQueueWithBody Predict how a cluster's queue goes on.
+	//
+	// What would wait, for what and until when, with another limit, with more backups or with fewer. Nothing is stored and nothing changes. An empty object predicts the queue as it is.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /queue/simulate (the `SimulateQueue` operationId).
+	SimulateQueueWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// SimulateQueue Predict how a cluster's queue goes on.
+	//
+	// What would wait, for what and until when, with another limit, with more backups or with fewer. Nothing is stored and nothing changes. An empty object predicts the queue as it is.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /queue/simulate (the `SimulateQueue` operationId).
+	SimulateQueue(ctx context.Context, body SimulateQueueJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetReadyz Say whether the server can serve.
 	//
@@ -574,13 +1162,18 @@ func (c *Client) ListBackups(ctx context.Context, params *ListBackupsParams, req
 // cluster is checked here: 422 lists every error. What only the cluster
 // knows ends in the phase `FailedValidation`.
 //
+// With `notBefore` in the future it is `New` until then and has no place.
+//
+// With `dryRun=true` nothing is stored: the answer is 200 with what would
+// become of the backup now, or what would refuse it.
+//
 // A body that is JSON but no object is a 422 with the pointer `""`.
 //
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /backups (the `CreateBackup` operationId).
-func (c *Client) CreateBackupWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewCreateBackupRequestWithBody(c.Server, contentType, body)
+func (c *Client) CreateBackupWithBody(ctx context.Context, params *CreateBackupParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateBackupRequestWithBody(c.Server, params, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -597,13 +1190,18 @@ func (c *Client) CreateBackupWithBody(ctx context.Context, contentType string, b
 // cluster is checked here: 422 lists every error. What only the cluster
 // knows ends in the phase `FailedValidation`.
 //
+// With `notBefore` in the future it is `New` until then and has no place.
+//
+// With `dryRun=true` nothing is stored: the answer is 200 with what would
+// become of the backup now, or what would refuse it.
+//
 // A body that is JSON but no object is a 422 with the pointer `""`.
 //
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /backups (the `CreateBackup` operationId).
-func (c *Client) CreateBackup(ctx context.Context, body CreateBackupJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewCreateBackupRequest(c.Server, body)
+func (c *Client) CreateBackup(ctx context.Context, params *CreateBackupParams, body CreateBackupJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateBackupRequest(c.Server, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -619,8 +1217,82 @@ func (c *Client) CreateBackup(ctx context.Context, body CreateBackupJSONRequestB
 // The backup as it is now, with its position and what it waits for while it waits. An id that is no UUID is an id that does not exist.
 //
 // Corresponds with GET /backups/{id} (the `GetBackup` operationId).
-func (c *Client) GetBackup(ctx context.Context, id openapi_types.UUID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+func (c *Client) GetBackup(ctx context.Context, id BackupID, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetBackupRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// EditBackupWithBody Change a waiting backup.
+//
+// Changes the priority, the due time or the start deadline of a backup that waits; its place moves at once. A `notBefore` in the future takes its place away, null gives it one. An empty patch changes nothing.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PATCH /backups/{id} (the `EditBackup` operationId).
+func (c *Client) EditBackupWithBody(ctx context.Context, id BackupID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewEditBackupRequestWithBody(c.Server, id, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// EditBackup Change a waiting backup.
+//
+// Changes the priority, the due time or the start deadline of a backup that waits; its place moves at once. A `notBefore` in the future takes its place away, null gives it one. An empty patch changes nothing.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PATCH /backups/{id} (the `EditBackup` operationId).
+func (c *Client) EditBackup(ctx context.Context, id BackupID, body EditBackupJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewEditBackupRequest(c.Server, id, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// EditBackupWithApplicationMergePatchPlusJSONBody Change a waiting backup.
+//
+// Changes the priority, the due time or the start deadline of a backup that waits; its place moves at once. A `notBefore` in the future takes its place away, null gives it one. An empty patch changes nothing.
+//
+// Takes a body of the `application/merge-patch+json` content type.
+//
+// Corresponds with PATCH /backups/{id} (the `EditBackup` operationId).
+func (c *Client) EditBackupWithApplicationMergePatchPlusJSONBody(ctx context.Context, id BackupID, body EditBackupApplicationMergePatchPlusJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewEditBackupRequestWithApplicationMergePatchPlusJSONBody(c.Server, id, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ExplainBackup Say all that a backup waits for.
+//
+// Everything that is in a waiting backup's way at one instant, which backups have to end before it can start, and what those wait for themselves. For one that does not wait the lists are empty and the summary says its phase.
+//
+// Corresponds with GET /backups/{id}/explain (the `ExplainBackup` operationId).
+func (c *Client) ExplainBackup(ctx context.Context, id BackupID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewExplainBackupRequest(c.Server, id)
 	if err != nil {
 		return nil, err
 	}
@@ -667,11 +1339,201 @@ func (c *Client) GetOpenAPI(ctx context.Context, reqEditors ...RequestEditorFn) 
 
 // GetQueue Show a cluster's queue.
 //
-// What runs in a cluster and what waits, in order, at one instant.
+// What runs in a cluster and a page of what waits, at one instant: the
+// queue in its order, then the backups that are not due yet by when they
+// will be. Each page shows an instant of its own.
 //
 // Corresponds with GET /queue (the `GetQueue` operationId).
 func (c *Client) GetQueue(ctx context.Context, params *GetQueueParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetQueueRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PauseQueueWithBody Start no backup of a cluster from now on.
+//
+// What runs goes on; what is asked for waits. A paused queue stays paused and takes over reason, who and until when.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /queue/pause (the `PauseQueue` operationId).
+func (c *Client) PauseQueueWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPauseQueueRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PauseQueue Start no backup of a cluster from now on.
+//
+// What runs goes on; what is asked for waits. A paused queue stays paused and takes over reason, who and until when.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /queue/pause (the `PauseQueue` operationId).
+func (c *Client) PauseQueue(ctx context.Context, body PauseQueueJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPauseQueueRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ResumeQueueWithBody Start a cluster's backups again.
+//
+// Ends a pause. A queue that is not paused stays as it is.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /queue/resume (the `ResumeQueue` operationId).
+func (c *Client) ResumeQueueWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewResumeQueueRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ResumeQueue Start a cluster's backups again.
+//
+// Ends a pause. A queue that is not paused stays as it is.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /queue/resume (the `ResumeQueue` operationId).
+func (c *Client) ResumeQueue(ctx context.Context, body ResumeQueueJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewResumeQueueRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetQueueSettings Show a cluster's limits.
+//
+// The limits of a cluster and its pause.
+//
+// Corresponds with GET /queue/settings (the `GetQueueSettings` operationId).
+func (c *Client) GetQueueSettings(ctx context.Context, params *GetQueueSettingsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetQueueSettingsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ChangeQueueSettingsWithBody Change a cluster's limits.
+//
+// Changes limits while backups run. A lower `concurrentBackups` stops none of them and lets none start above it. `If-Match` is required, so that nobody overwrites what somebody else has just set.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PATCH /queue/settings (the `ChangeQueueSettings` operationId).
+func (c *Client) ChangeQueueSettingsWithBody(ctx context.Context, params *ChangeQueueSettingsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewChangeQueueSettingsRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ChangeQueueSettings Change a cluster's limits.
+//
+// Changes limits while backups run. A lower `concurrentBackups` stops none of them and lets none start above it. `If-Match` is required, so that nobody overwrites what somebody else has just set.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PATCH /queue/settings (the `ChangeQueueSettings` operationId).
+func (c *Client) ChangeQueueSettings(ctx context.Context, params *ChangeQueueSettingsParams, body ChangeQueueSettingsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewChangeQueueSettingsRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ChangeQueueSettingsWithApplicationMergePatchPlusJSONBody Change a cluster's limits.
+//
+// Changes limits while backups run. A lower `concurrentBackups` stops none of them and lets none start above it. `If-Match` is required, so that nobody overwrites what somebody else has just set.
+//
+// Takes a body of the `application/merge-patch+json` content type.
+//
+// Corresponds with PATCH /queue/settings (the `ChangeQueueSettings` operationId).
+func (c *Client) ChangeQueueSettingsWithApplicationMergePatchPlusJSONBody(ctx context.Context, params *ChangeQueueSettingsParams, body ChangeQueueSettingsApplicationMergePatchPlusJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewChangeQueueSettingsRequestWithApplicationMergePatchPlusJSONBody(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// SimulateQueueWithBody Predict how a cluster's queue goes on.
+//
+// What would wait, for what and until when, with another limit, with more backups or with fewer. Nothing is stored and nothing changes. An empty object predicts the queue as it is.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /queue/simulate (the `SimulateQueue` operationId).
+func (c *Client) SimulateQueueWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSimulateQueueRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// SimulateQueue Predict how a cluster's queue goes on.
+//
+// What would wait, for what and until when, with another limit, with more backups or with fewer. Nothing is stored and nothing changes. An empty object predicts the queue as it is.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /queue/simulate (the `SimulateQueue` operationId).
+func (c *Client) SimulateQueue(ctx context.Context, body SimulateQueueJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSimulateQueueRequest(c.Server, body)
 	if err != nil {
 		return nil, err
 	}
@@ -790,18 +1652,18 @@ func NewListBackupsRequest(server string, params *ListBackupsParams) (*http.Requ
 }
 
 // NewCreateBackupRequest calls the generic CreateBackup builder with application/json body
-func NewCreateBackupRequest(server string, body CreateBackupJSONRequestBody) (*http.Request, error) {
+func NewCreateBackupRequest(server string, params *CreateBackupParams, body CreateBackupJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	bodyReader = bytes.NewReader(buf)
-	return NewCreateBackupRequestWithBody(server, "application/json", bodyReader)
+	return NewCreateBackupRequestWithBody(server, params, "application/json", bodyReader)
 }
 
 // NewCreateBackupRequestWithBody constructs an http.Request for the CreateBackup method, with any body, and a specified content type
-func NewCreateBackupRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+func NewCreateBackupRequestWithBody(server string, params *CreateBackupParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	serverURL, err := url.Parse(server)
@@ -819,6 +1681,33 @@ func NewCreateBackupRequestWithBody(server string, contentType string, body io.R
 		return nil, err
 	}
 
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.DryRun != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "dryRun", *params.DryRun, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
 	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
 	if err != nil {
 		return nil, err
@@ -830,7 +1719,7 @@ func NewCreateBackupRequestWithBody(server string, contentType string, body io.R
 }
 
 // NewGetBackupRequest constructs an http.Request for the GetBackup method
-func NewGetBackupRequest(server string, id openapi_types.UUID) (*http.Request, error) {
+func NewGetBackupRequest(server string, id BackupID) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -846,6 +1735,98 @@ func NewGetBackupRequest(server string, id openapi_types.UUID) (*http.Request, e
 	}
 
 	operationPath := fmt.Sprintf("/backups/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewEditBackupRequest calls the generic EditBackup builder with application/json body
+func NewEditBackupRequest(server string, id BackupID, body EditBackupJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewEditBackupRequestWithBody(server, id, "application/json", bodyReader)
+}
+
+// NewEditBackupRequestWithApplicationMergePatchPlusJSONBody calls the generic EditBackup builder with application/merge-patch+json body
+func NewEditBackupRequestWithApplicationMergePatchPlusJSONBody(server string, id BackupID, body EditBackupApplicationMergePatchPlusJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewEditBackupRequestWithBody(server, id, "application/merge-patch+json", bodyReader)
+}
+
+// NewEditBackupRequestWithBody constructs an http.Request for the EditBackup method, with any body, and a specified content type
+func NewEditBackupRequestWithBody(server string, id BackupID, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/backups/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewExplainBackupRequest constructs an http.Request for the ExplainBackup method
+func NewExplainBackupRequest(server string, id BackupID) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/backups/%s/explain", pathParam0)
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -957,6 +1938,30 @@ func NewGetQueueRequest(server string, params *GetQueueParams) (*http.Request, e
 
 		}
 
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if encoded := queryValues.Encode(); encoded != "" {
 			rawQueryFragments = append(rawQueryFragments, encoded)
 		}
@@ -967,6 +1972,273 @@ func NewGetQueueRequest(server string, params *GetQueueParams) (*http.Request, e
 	if err != nil {
 		return nil, err
 	}
+
+	return req, nil
+}
+
+// NewPauseQueueRequest calls the generic PauseQueue builder with application/json body
+func NewPauseQueueRequest(server string, body PauseQueueJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPauseQueueRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewPauseQueueRequestWithBody constructs an http.Request for the PauseQueue method, with any body, and a specified content type
+func NewPauseQueueRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/queue/pause")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewResumeQueueRequest calls the generic ResumeQueue builder with application/json body
+func NewResumeQueueRequest(server string, body ResumeQueueJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewResumeQueueRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewResumeQueueRequestWithBody constructs an http.Request for the ResumeQueue method, with any body, and a specified content type
+func NewResumeQueueRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/queue/resume")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewGetQueueSettingsRequest constructs an http.Request for the GetQueueSettings method
+func NewGetQueueSettingsRequest(server string, params *GetQueueSettingsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/queue/settings")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Cluster != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cluster", *params.Cluster, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewChangeQueueSettingsRequest calls the generic ChangeQueueSettings builder with application/json body
+func NewChangeQueueSettingsRequest(server string, params *ChangeQueueSettingsParams, body ChangeQueueSettingsJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewChangeQueueSettingsRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewChangeQueueSettingsRequestWithApplicationMergePatchPlusJSONBody calls the generic ChangeQueueSettings builder with application/merge-patch+json body
+func NewChangeQueueSettingsRequestWithApplicationMergePatchPlusJSONBody(server string, params *ChangeQueueSettingsParams, body ChangeQueueSettingsApplicationMergePatchPlusJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewChangeQueueSettingsRequestWithBody(server, params, "application/merge-patch+json", bodyReader)
+}
+
+// NewChangeQueueSettingsRequestWithBody constructs an http.Request for the ChangeQueueSettings method, with any body, and a specified content type
+func NewChangeQueueSettingsRequestWithBody(server string, params *ChangeQueueSettingsParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/queue/settings")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Cluster != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cluster", *params.Cluster, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewSimulateQueueRequest calls the generic SimulateQueue builder with application/json body
+func NewSimulateQueueRequest(server string, body SimulateQueueJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewSimulateQueueRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewSimulateQueueRequestWithBody constructs an http.Request for the SimulateQueue method, with any body, and a specified content type
+func NewSimulateQueueRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/queue/simulate")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
@@ -1058,12 +2330,17 @@ type ClientWithResponsesInterface interface {
 	// cluster is checked here: 422 lists every error. What only the cluster
 	// knows ends in the phase `FailedValidation`.
 	//
+	// With `notBefore` in the future it is `New` until then and has no place.
+	//
+	// With `dryRun=true` nothing is stored: the answer is 200 with what would
+	// become of the backup now, or what would refuse it.
+	//
 	// A body that is JSON but no object is a 422 with the pointer `""`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /backups (the `CreateBackup` operationId).
-	CreateBackupWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateBackupResponse, error)
+	CreateBackupWithBodyWithResponse(ctx context.Context, params *CreateBackupParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateBackupResponse, error)
 
 	// CreateBackupWithResponse Enqueue a backup.
 	//
@@ -1071,12 +2348,17 @@ type ClientWithResponsesInterface interface {
 	// cluster is checked here: 422 lists every error. What only the cluster
 	// knows ends in the phase `FailedValidation`.
 	//
+	// With `notBefore` in the future it is `New` until then and has no place.
+	//
+	// With `dryRun=true` nothing is stored: the answer is 200 with what would
+	// become of the backup now, or what would refuse it.
+	//
 	// A body that is JSON but no object is a 422 with the pointer `""`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /backups (the `CreateBackup` operationId).
-	CreateBackupWithResponse(ctx context.Context, body CreateBackupJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateBackupResponse, error)
+	CreateBackupWithResponse(ctx context.Context, params *CreateBackupParams, body CreateBackupJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateBackupResponse, error)
 
 	// GetBackupWithResponse Show one backup.
 	//
@@ -1085,7 +2367,43 @@ type ClientWithResponsesInterface interface {
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /backups/{id} (the `GetBackup` operationId).
-	GetBackupWithResponse(ctx context.Context, id openapi_types.UUID, reqEditors ...RequestEditorFn) (*GetBackupResponse, error)
+	GetBackupWithResponse(ctx context.Context, id BackupID, reqEditors ...RequestEditorFn) (*GetBackupResponse, error)
+
+	// EditBackupWithBodyWithResponse Change a waiting backup.
+	//
+	// Changes the priority, the due time or the start deadline of a backup that waits; its place moves at once. A `notBefore` in the future takes its place away, null gives it one. An empty patch changes nothing.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /backups/{id} (the `EditBackup` operationId).
+	EditBackupWithBodyWithResponse(ctx context.Context, id BackupID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*EditBackupResponse, error)
+
+	// EditBackupWithResponse Change a waiting backup.
+	//
+	// Changes the priority, the due time or the start deadline of a backup that waits; its place moves at once. A `notBefore` in the future takes its place away, null gives it one. An empty patch changes nothing.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /backups/{id} (the `EditBackup` operationId).
+	EditBackupWithResponse(ctx context.Context, id BackupID, body EditBackupJSONRequestBody, reqEditors ...RequestEditorFn) (*EditBackupResponse, error)
+
+	// EditBackupWithApplicationMergePatchPlusJSONBodyWithResponse Change a waiting backup.
+	//
+	// Changes the priority, the due time or the start deadline of a backup that waits; its place moves at once. A `notBefore` in the future takes its place away, null gives it one. An empty patch changes nothing.
+	//
+	// Takes a body of the `application/merge-patch+json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /backups/{id} (the `EditBackup` operationId).
+	EditBackupWithApplicationMergePatchPlusJSONBodyWithResponse(ctx context.Context, id BackupID, body EditBackupApplicationMergePatchPlusJSONRequestBody, reqEditors ...RequestEditorFn) (*EditBackupResponse, error)
+
+	// ExplainBackupWithResponse Say all that a backup waits for.
+	//
+	// Everything that is in a waiting backup's way at one instant, which backups have to end before it can start, and what those wait for themselves. For one that does not wait the lists are empty and the summary says its phase.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /backups/{id}/explain (the `ExplainBackup` operationId).
+	ExplainBackupWithResponse(ctx context.Context, id BackupID, reqEditors ...RequestEditorFn) (*ExplainBackupResponse, error)
 
 	// GetLivezWithResponse Say whether the process lives.
 	//
@@ -1107,12 +2425,104 @@ type ClientWithResponsesInterface interface {
 
 	// GetQueueWithResponse Show a cluster's queue.
 	//
-	// What runs in a cluster and what waits, in order, at one instant.
+	// What runs in a cluster and a page of what waits, at one instant: the
+	// queue in its order, then the backups that are not due yet by when they
+	// will be. Each page shows an instant of its own.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /queue (the `GetQueue` operationId).
 	GetQueueWithResponse(ctx context.Context, params *GetQueueParams, reqEditors ...RequestEditorFn) (*GetQueueResponse, error)
+
+	// PauseQueueWithBodyWithResponse Start no backup of a cluster from now on.
+	//
+	// What runs goes on; what is asked for waits. A paused queue stays paused and takes over reason, who and until when.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /queue/pause (the `PauseQueue` operationId).
+	PauseQueueWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PauseQueueResponse, error)
+
+	// PauseQueueWithResponse Start no backup of a cluster from now on.
+	//
+	// What runs goes on; what is asked for waits. A paused queue stays paused and takes over reason, who and until when.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /queue/pause (the `PauseQueue` operationId).
+	PauseQueueWithResponse(ctx context.Context, body PauseQueueJSONRequestBody, reqEditors ...RequestEditorFn) (*PauseQueueResponse, error)
+
+	// ResumeQueueWithBodyWithResponse Start a cluster's backups again.
+	//
+	// Ends a pause. A queue that is not paused stays as it is.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /queue/resume (the `ResumeQueue` operationId).
+	ResumeQueueWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResumeQueueResponse, error)
+
+	// ResumeQueueWithResponse Start a cluster's backups again.
+	//
+	// Ends a pause. A queue that is not paused stays as it is.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /queue/resume (the `ResumeQueue` operationId).
+	ResumeQueueWithResponse(ctx context.Context, body ResumeQueueJSONRequestBody, reqEditors ...RequestEditorFn) (*ResumeQueueResponse, error)
+
+	// GetQueueSettingsWithResponse Show a cluster's limits.
+	//
+	// The limits of a cluster and its pause.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /queue/settings (the `GetQueueSettings` operationId).
+	GetQueueSettingsWithResponse(ctx context.Context, params *GetQueueSettingsParams, reqEditors ...RequestEditorFn) (*GetQueueSettingsResponse, error)
+
+	// ChangeQueueSettingsWithBodyWithResponse Change a cluster's limits.
+	//
+	// Changes limits while backups run. A lower `concurrentBackups` stops none of them and lets none start above it. `If-Match` is required, so that nobody overwrites what somebody else has just set.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /queue/settings (the `ChangeQueueSettings` operationId).
+	ChangeQueueSettingsWithBodyWithResponse(ctx context.Context, params *ChangeQueueSettingsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ChangeQueueSettingsResponse, error)
+
+	// ChangeQueueSettingsWithResponse Change a cluster's limits.
+	//
+	// Changes limits while backups run. A lower `concurrentBackups` stops none of them and lets none start above it. `If-Match` is required, so that nobody overwrites what somebody else has just set.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /queue/settings (the `ChangeQueueSettings` operationId).
+	ChangeQueueSettingsWithResponse(ctx context.Context, params *ChangeQueueSettingsParams, body ChangeQueueSettingsJSONRequestBody, reqEditors ...RequestEditorFn) (*ChangeQueueSettingsResponse, error)
+
+	// ChangeQueueSettingsWithApplicationMergePatchPlusJSONBodyWithResponse Change a cluster's limits.
+	//
+	// Changes limits while backups run. A lower `concurrentBackups` stops none of them and lets none start above it. `If-Match` is required, so that nobody overwrites what somebody else has just set.
+	//
+	// Takes a body of the `application/merge-patch+json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /queue/settings (the `ChangeQueueSettings` operationId).
+	ChangeQueueSettingsWithApplicationMergePatchPlusJSONBodyWithResponse(ctx context.Context, params *ChangeQueueSettingsParams, body ChangeQueueSettingsApplicationMergePatchPlusJSONRequestBody, reqEditors ...RequestEditorFn) (*ChangeQueueSettingsResponse, error)
+
+	// SimulateQueueWithBodyWithResponse Predict how a cluster's queue goes on.
+	//
+	// What would wait, for what and until when, with another limit, with more backups or with fewer. Nothing is stored and nothing changes. An empty object predicts the queue as it is.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /queue/simulate (the `SimulateQueue` operationId).
+	SimulateQueueWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SimulateQueueResponse, error)
+
+	// SimulateQueueWithResponse Predict how a cluster's queue goes on.
+	//
+	// What would wait, for what and until when, with another limit, with more backups or with fewer. Nothing is stored and nothing changes. An empty object predicts the queue as it is.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /queue/simulate (the `SimulateQueue` operationId).
+	SimulateQueueWithResponse(ctx context.Context, body SimulateQueueJSONRequestBody, reqEditors ...RequestEditorFn) (*SimulateQueueResponse, error)
 
 	// GetReadyzWithResponse Say whether the server can serve.
 	//
@@ -1205,6 +2615,11 @@ type CreateBackupResponse201Headers struct {
 	Location string
 }
 
+// CreateBackupResponse429Headers the declared response headers of an HTTP 429 response for CreateBackup
+type CreateBackupResponse429Headers struct {
+	RetryAfter int
+}
+
 // CreateBackupResponse503Headers the declared response headers of an HTTP 503 response for CreateBackup
 type CreateBackupResponse503Headers struct {
 	RetryAfter int
@@ -1213,6 +2628,8 @@ type CreateBackupResponse503Headers struct {
 type CreateBackupResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Prediction
 	// JSON201 the response for an HTTP 201 `application/json` response
 	JSON201 *Backup
 	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
@@ -1225,14 +2642,23 @@ type CreateBackupResponse struct {
 	ApplicationProblemJSON415 *UnsupportedMediaType
 	// ApplicationProblemJSON422 the response for an HTTP 422 `application/problem+json` response
 	ApplicationProblemJSON422 *ValidationFailed
+	// ApplicationProblemJSON429 the response for an HTTP 429 `application/problem+json` response
+	ApplicationProblemJSON429 *QueueFull
 	// ApplicationProblemJSON500 the response for an HTTP 500 `application/problem+json` response
 	ApplicationProblemJSON500 *Internal
 	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
 	ApplicationProblemJSON503 *NotReady
 	// Headers201 the parsed response headers for an HTTP 201 response
 	Headers201 *CreateBackupResponse201Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *CreateBackupResponse429Headers
 	// Headers503 the parsed response headers for an HTTP 503 response
 	Headers503 *CreateBackupResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CreateBackupResponse) GetJSON200() *Prediction {
+	return r.JSON200
 }
 
 // GetJSON201 returns the response for an HTTP 201 `application/json` response
@@ -1263,6 +2689,11 @@ func (r CreateBackupResponse) GetApplicationProblemJSON415() *UnsupportedMediaTy
 // GetApplicationProblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
 func (r CreateBackupResponse) GetApplicationProblemJSON422() *ValidationFailed {
 	return r.ApplicationProblemJSON422
+}
+
+// GetApplicationProblemJSON429 returns the response for an HTTP 429 `application/problem+json` response
+func (r CreateBackupResponse) GetApplicationProblemJSON429() *QueueFull {
+	return r.ApplicationProblemJSON429
 }
 
 // GetApplicationProblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
@@ -1380,6 +2811,186 @@ func (r GetBackupResponse) ContentType() string {
 	return ""
 }
 
+// EditBackupResponse503Headers the declared response headers of an HTTP 503 response for EditBackup
+type EditBackupResponse503Headers struct {
+	RetryAfter int
+}
+
+type EditBackupResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Backup
+	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationProblemJSON400 *MalformedRequest
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *NotFound
+	// ApplicationProblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationProblemJSON409 *StateConflict
+	// ApplicationProblemJSON413 the response for an HTTP 413 `application/problem+json` response
+	ApplicationProblemJSON413 *PayloadTooLarge
+	// ApplicationProblemJSON415 the response for an HTTP 415 `application/problem+json` response
+	ApplicationProblemJSON415 *UnsupportedMediaType
+	// ApplicationProblemJSON422 the response for an HTTP 422 `application/problem+json` response
+	ApplicationProblemJSON422 *ValidationFailed
+	// ApplicationProblemJSON500 the response for an HTTP 500 `application/problem+json` response
+	ApplicationProblemJSON500 *Internal
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *NotReady
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *EditBackupResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r EditBackupResponse) GetJSON200() *Backup {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r EditBackupResponse) GetApplicationProblemJSON400() *MalformedRequest {
+	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r EditBackupResponse) GetApplicationProblemJSON404() *NotFound {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r EditBackupResponse) GetApplicationProblemJSON409() *StateConflict {
+	return r.ApplicationProblemJSON409
+}
+
+// GetApplicationProblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
+func (r EditBackupResponse) GetApplicationProblemJSON413() *PayloadTooLarge {
+	return r.ApplicationProblemJSON413
+}
+
+// GetApplicationProblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
+func (r EditBackupResponse) GetApplicationProblemJSON415() *UnsupportedMediaType {
+	return r.ApplicationProblemJSON415
+}
+
+// GetApplicationProblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
+func (r EditBackupResponse) GetApplicationProblemJSON422() *ValidationFailed {
+	return r.ApplicationProblemJSON422
+}
+
+// GetApplicationProblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
+func (r EditBackupResponse) GetApplicationProblemJSON500() *Internal {
+	return r.ApplicationProblemJSON500
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r EditBackupResponse) GetApplicationProblemJSON503() *NotReady {
+	return r.ApplicationProblemJSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r EditBackupResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r EditBackupResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r EditBackupResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r EditBackupResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ExplainBackupResponse503Headers the declared response headers of an HTTP 503 response for ExplainBackup
+type ExplainBackupResponse503Headers struct {
+	RetryAfter int
+}
+
+type ExplainBackupResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Explanation
+	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationProblemJSON400 *MalformedRequest
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *NotFound
+	// ApplicationProblemJSON500 the response for an HTTP 500 `application/problem+json` response
+	ApplicationProblemJSON500 *Internal
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *NotReady
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *ExplainBackupResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ExplainBackupResponse) GetJSON200() *Explanation {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r ExplainBackupResponse) GetApplicationProblemJSON400() *MalformedRequest {
+	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r ExplainBackupResponse) GetApplicationProblemJSON404() *NotFound {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
+func (r ExplainBackupResponse) GetApplicationProblemJSON500() *Internal {
+	return r.ApplicationProblemJSON500
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r ExplainBackupResponse) GetApplicationProblemJSON503() *NotReady {
+	return r.ApplicationProblemJSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r ExplainBackupResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ExplainBackupResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ExplainBackupResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ExplainBackupResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type GetLivezResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -1483,6 +3094,8 @@ type GetQueueResponse struct {
 	ApplicationProblemJSON400 *MalformedRequest
 	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
 	ApplicationProblemJSON404 *NotFound
+	// ApplicationProblemJSON422 the response for an HTTP 422 `application/problem+json` response
+	ApplicationProblemJSON422 *ValidationFailed
 	// ApplicationProblemJSON500 the response for an HTTP 500 `application/problem+json` response
 	ApplicationProblemJSON500 *Internal
 	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
@@ -1504,6 +3117,11 @@ func (r GetQueueResponse) GetApplicationProblemJSON400() *MalformedRequest {
 // GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
 func (r GetQueueResponse) GetApplicationProblemJSON404() *NotFound {
 	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
+func (r GetQueueResponse) GetApplicationProblemJSON422() *ValidationFailed {
+	return r.ApplicationProblemJSON422
 }
 
 // GetApplicationProblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
@@ -1539,6 +3157,512 @@ func (r GetQueueResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetQueueResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// PauseQueueResponse200Headers the declared response headers of an HTTP 200 response for PauseQueue
+type PauseQueueResponse200Headers struct {
+	ETag string
+}
+
+// PauseQueueResponse503Headers the declared response headers of an HTTP 503 response for PauseQueue
+type PauseQueueResponse503Headers struct {
+	RetryAfter int
+}
+
+type PauseQueueResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Settings
+	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationProblemJSON400 *MalformedRequest
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *NotFound
+	// ApplicationProblemJSON413 the response for an HTTP 413 `application/problem+json` response
+	ApplicationProblemJSON413 *PayloadTooLarge
+	// ApplicationProblemJSON415 the response for an HTTP 415 `application/problem+json` response
+	ApplicationProblemJSON415 *UnsupportedMediaType
+	// ApplicationProblemJSON422 the response for an HTTP 422 `application/problem+json` response
+	ApplicationProblemJSON422 *ValidationFailed
+	// ApplicationProblemJSON500 the response for an HTTP 500 `application/problem+json` response
+	ApplicationProblemJSON500 *Internal
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *NotReady
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *PauseQueueResponse200Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *PauseQueueResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PauseQueueResponse) GetJSON200() *Settings {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r PauseQueueResponse) GetApplicationProblemJSON400() *MalformedRequest {
+	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r PauseQueueResponse) GetApplicationProblemJSON404() *NotFound {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
+func (r PauseQueueResponse) GetApplicationProblemJSON413() *PayloadTooLarge {
+	return r.ApplicationProblemJSON413
+}
+
+// GetApplicationProblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
+func (r PauseQueueResponse) GetApplicationProblemJSON415() *UnsupportedMediaType {
+	return r.ApplicationProblemJSON415
+}
+
+// GetApplicationProblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
+func (r PauseQueueResponse) GetApplicationProblemJSON422() *ValidationFailed {
+	return r.ApplicationProblemJSON422
+}
+
+// GetApplicationProblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
+func (r PauseQueueResponse) GetApplicationProblemJSON500() *Internal {
+	return r.ApplicationProblemJSON500
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r PauseQueueResponse) GetApplicationProblemJSON503() *NotReady {
+	return r.ApplicationProblemJSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r PauseQueueResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PauseQueueResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PauseQueueResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PauseQueueResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ResumeQueueResponse200Headers the declared response headers of an HTTP 200 response for ResumeQueue
+type ResumeQueueResponse200Headers struct {
+	ETag string
+}
+
+// ResumeQueueResponse503Headers the declared response headers of an HTTP 503 response for ResumeQueue
+type ResumeQueueResponse503Headers struct {
+	RetryAfter int
+}
+
+type ResumeQueueResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Settings
+	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationProblemJSON400 *MalformedRequest
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *NotFound
+	// ApplicationProblemJSON413 the response for an HTTP 413 `application/problem+json` response
+	ApplicationProblemJSON413 *PayloadTooLarge
+	// ApplicationProblemJSON415 the response for an HTTP 415 `application/problem+json` response
+	ApplicationProblemJSON415 *UnsupportedMediaType
+	// ApplicationProblemJSON422 the response for an HTTP 422 `application/problem+json` response
+	ApplicationProblemJSON422 *ValidationFailed
+	// ApplicationProblemJSON500 the response for an HTTP 500 `application/problem+json` response
+	ApplicationProblemJSON500 *Internal
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *NotReady
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *ResumeQueueResponse200Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *ResumeQueueResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ResumeQueueResponse) GetJSON200() *Settings {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r ResumeQueueResponse) GetApplicationProblemJSON400() *MalformedRequest {
+	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r ResumeQueueResponse) GetApplicationProblemJSON404() *NotFound {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
+func (r ResumeQueueResponse) GetApplicationProblemJSON413() *PayloadTooLarge {
+	return r.ApplicationProblemJSON413
+}
+
+// GetApplicationProblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
+func (r ResumeQueueResponse) GetApplicationProblemJSON415() *UnsupportedMediaType {
+	return r.ApplicationProblemJSON415
+}
+
+// GetApplicationProblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
+func (r ResumeQueueResponse) GetApplicationProblemJSON422() *ValidationFailed {
+	return r.ApplicationProblemJSON422
+}
+
+// GetApplicationProblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
+func (r ResumeQueueResponse) GetApplicationProblemJSON500() *Internal {
+	return r.ApplicationProblemJSON500
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r ResumeQueueResponse) GetApplicationProblemJSON503() *NotReady {
+	return r.ApplicationProblemJSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r ResumeQueueResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ResumeQueueResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ResumeQueueResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ResumeQueueResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetQueueSettingsResponse200Headers the declared response headers of an HTTP 200 response for GetQueueSettings
+type GetQueueSettingsResponse200Headers struct {
+	ETag string
+}
+
+// GetQueueSettingsResponse503Headers the declared response headers of an HTTP 503 response for GetQueueSettings
+type GetQueueSettingsResponse503Headers struct {
+	RetryAfter int
+}
+
+type GetQueueSettingsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Settings
+	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationProblemJSON400 *MalformedRequest
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *NotFound
+	// ApplicationProblemJSON500 the response for an HTTP 500 `application/problem+json` response
+	ApplicationProblemJSON500 *Internal
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *NotReady
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetQueueSettingsResponse200Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *GetQueueSettingsResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetQueueSettingsResponse) GetJSON200() *Settings {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r GetQueueSettingsResponse) GetApplicationProblemJSON400() *MalformedRequest {
+	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r GetQueueSettingsResponse) GetApplicationProblemJSON404() *NotFound {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
+func (r GetQueueSettingsResponse) GetApplicationProblemJSON500() *Internal {
+	return r.ApplicationProblemJSON500
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r GetQueueSettingsResponse) GetApplicationProblemJSON503() *NotReady {
+	return r.ApplicationProblemJSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r GetQueueSettingsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetQueueSettingsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetQueueSettingsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetQueueSettingsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ChangeQueueSettingsResponse200Headers the declared response headers of an HTTP 200 response for ChangeQueueSettings
+type ChangeQueueSettingsResponse200Headers struct {
+	ETag string
+}
+
+// ChangeQueueSettingsResponse503Headers the declared response headers of an HTTP 503 response for ChangeQueueSettings
+type ChangeQueueSettingsResponse503Headers struct {
+	RetryAfter int
+}
+
+type ChangeQueueSettingsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Settings
+	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationProblemJSON400 *MalformedRequest
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *NotFound
+	// ApplicationProblemJSON412 the response for an HTTP 412 `application/problem+json` response
+	ApplicationProblemJSON412 *PreconditionFailed
+	// ApplicationProblemJSON413 the response for an HTTP 413 `application/problem+json` response
+	ApplicationProblemJSON413 *PayloadTooLarge
+	// ApplicationProblemJSON415 the response for an HTTP 415 `application/problem+json` response
+	ApplicationProblemJSON415 *UnsupportedMediaType
+	// ApplicationProblemJSON422 the response for an HTTP 422 `application/problem+json` response
+	ApplicationProblemJSON422 *ValidationFailed
+	// ApplicationProblemJSON428 the response for an HTTP 428 `application/problem+json` response
+	ApplicationProblemJSON428 *PreconditionRequired
+	// ApplicationProblemJSON500 the response for an HTTP 500 `application/problem+json` response
+	ApplicationProblemJSON500 *Internal
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *NotReady
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *ChangeQueueSettingsResponse200Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *ChangeQueueSettingsResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ChangeQueueSettingsResponse) GetJSON200() *Settings {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r ChangeQueueSettingsResponse) GetApplicationProblemJSON400() *MalformedRequest {
+	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r ChangeQueueSettingsResponse) GetApplicationProblemJSON404() *NotFound {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON412 returns the response for an HTTP 412 `application/problem+json` response
+func (r ChangeQueueSettingsResponse) GetApplicationProblemJSON412() *PreconditionFailed {
+	return r.ApplicationProblemJSON412
+}
+
+// GetApplicationProblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
+func (r ChangeQueueSettingsResponse) GetApplicationProblemJSON413() *PayloadTooLarge {
+	return r.ApplicationProblemJSON413
+}
+
+// GetApplicationProblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
+func (r ChangeQueueSettingsResponse) GetApplicationProblemJSON415() *UnsupportedMediaType {
+	return r.ApplicationProblemJSON415
+}
+
+// GetApplicationProblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
+func (r ChangeQueueSettingsResponse) GetApplicationProblemJSON422() *ValidationFailed {
+	return r.ApplicationProblemJSON422
+}
+
+// GetApplicationProblemJSON428 returns the response for an HTTP 428 `application/problem+json` response
+func (r ChangeQueueSettingsResponse) GetApplicationProblemJSON428() *PreconditionRequired {
+	return r.ApplicationProblemJSON428
+}
+
+// GetApplicationProblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
+func (r ChangeQueueSettingsResponse) GetApplicationProblemJSON500() *Internal {
+	return r.ApplicationProblemJSON500
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r ChangeQueueSettingsResponse) GetApplicationProblemJSON503() *NotReady {
+	return r.ApplicationProblemJSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r ChangeQueueSettingsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ChangeQueueSettingsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ChangeQueueSettingsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ChangeQueueSettingsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// SimulateQueueResponse503Headers the declared response headers of an HTTP 503 response for SimulateQueue
+type SimulateQueueResponse503Headers struct {
+	RetryAfter int
+}
+
+type SimulateQueueResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Forecast
+	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationProblemJSON400 *MalformedRequest
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *NotFound
+	// ApplicationProblemJSON413 the response for an HTTP 413 `application/problem+json` response
+	ApplicationProblemJSON413 *PayloadTooLarge
+	// ApplicationProblemJSON415 the response for an HTTP 415 `application/problem+json` response
+	ApplicationProblemJSON415 *UnsupportedMediaType
+	// ApplicationProblemJSON422 the response for an HTTP 422 `application/problem+json` response
+	ApplicationProblemJSON422 *ValidationFailed
+	// ApplicationProblemJSON500 the response for an HTTP 500 `application/problem+json` response
+	ApplicationProblemJSON500 *Internal
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *NotReady
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *SimulateQueueResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r SimulateQueueResponse) GetJSON200() *Forecast {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r SimulateQueueResponse) GetApplicationProblemJSON400() *MalformedRequest {
+	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r SimulateQueueResponse) GetApplicationProblemJSON404() *NotFound {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
+func (r SimulateQueueResponse) GetApplicationProblemJSON413() *PayloadTooLarge {
+	return r.ApplicationProblemJSON413
+}
+
+// GetApplicationProblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
+func (r SimulateQueueResponse) GetApplicationProblemJSON415() *UnsupportedMediaType {
+	return r.ApplicationProblemJSON415
+}
+
+// GetApplicationProblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
+func (r SimulateQueueResponse) GetApplicationProblemJSON422() *ValidationFailed {
+	return r.ApplicationProblemJSON422
+}
+
+// GetApplicationProblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
+func (r SimulateQueueResponse) GetApplicationProblemJSON500() *Internal {
+	return r.ApplicationProblemJSON500
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r SimulateQueueResponse) GetApplicationProblemJSON503() *NotReady {
+	return r.ApplicationProblemJSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r SimulateQueueResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r SimulateQueueResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r SimulateQueueResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r SimulateQueueResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -1629,13 +3753,18 @@ func (c *ClientWithResponses) ListBackupsWithResponse(ctx context.Context, param
 // cluster is checked here: 422 lists every error. What only the cluster
 // knows ends in the phase `FailedValidation`.
 //
+// With `notBefore` in the future it is `New` until then and has no place.
+//
+// With `dryRun=true` nothing is stored: the answer is 200 with what would
+// become of the backup now, or what would refuse it.
+//
 // A body that is JSON but no object is a 422 with the pointer `""`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /backups (the `CreateBackup` operationId).
-func (c *ClientWithResponses) CreateBackupWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateBackupResponse, error) {
-	rsp, err := c.CreateBackupWithBody(ctx, contentType, body, reqEditors...)
+func (c *ClientWithResponses) CreateBackupWithBodyWithResponse(ctx context.Context, params *CreateBackupParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateBackupResponse, error) {
+	rsp, err := c.CreateBackupWithBody(ctx, params, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -1648,13 +3777,18 @@ func (c *ClientWithResponses) CreateBackupWithBodyWithResponse(ctx context.Conte
 // cluster is checked here: 422 lists every error. What only the cluster
 // knows ends in the phase `FailedValidation`.
 //
+// With `notBefore` in the future it is `New` until then and has no place.
+//
+// With `dryRun=true` nothing is stored: the answer is 200 with what would
+// become of the backup now, or what would refuse it.
+//
 // A body that is JSON but no object is a 422 with the pointer `""`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /backups (the `CreateBackup` operationId).
-func (c *ClientWithResponses) CreateBackupWithResponse(ctx context.Context, body CreateBackupJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateBackupResponse, error) {
-	rsp, err := c.CreateBackup(ctx, body, reqEditors...)
+func (c *ClientWithResponses) CreateBackupWithResponse(ctx context.Context, params *CreateBackupParams, body CreateBackupJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateBackupResponse, error) {
+	rsp, err := c.CreateBackup(ctx, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -1668,12 +3802,72 @@ func (c *ClientWithResponses) CreateBackupWithResponse(ctx context.Context, body
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /backups/{id} (the `GetBackup` operationId).
-func (c *ClientWithResponses) GetBackupWithResponse(ctx context.Context, id openapi_types.UUID, reqEditors ...RequestEditorFn) (*GetBackupResponse, error) {
+func (c *ClientWithResponses) GetBackupWithResponse(ctx context.Context, id BackupID, reqEditors ...RequestEditorFn) (*GetBackupResponse, error) {
 	rsp, err := c.GetBackup(ctx, id, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
 	return ParseGetBackupResponse(rsp)
+}
+
+// EditBackupWithBodyWithResponse Change a waiting backup.
+//
+// Changes the priority, the due time or the start deadline of a backup that waits; its place moves at once. A `notBefore` in the future takes its place away, null gives it one. An empty patch changes nothing.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /backups/{id} (the `EditBackup` operationId).
+func (c *ClientWithResponses) EditBackupWithBodyWithResponse(ctx context.Context, id BackupID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*EditBackupResponse, error) {
+	rsp, err := c.EditBackupWithBody(ctx, id, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseEditBackupResponse(rsp)
+}
+
+// EditBackupWithResponse Change a waiting backup.
+//
+// Changes the priority, the due time or the start deadline of a backup that waits; its place moves at once. A `notBefore` in the future takes its place away, null gives it one. An empty patch changes nothing.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /backups/{id} (the `EditBackup` operationId).
+func (c *ClientWithResponses) EditBackupWithResponse(ctx context.Context, id BackupID, body EditBackupJSONRequestBody, reqEditors ...RequestEditorFn) (*EditBackupResponse, error) {
+	rsp, err := c.EditBackup(ctx, id, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseEditBackupResponse(rsp)
+}
+
+// EditBackupWithApplicationMergePatchPlusJSONBodyWithResponse Change a waiting backup.
+//
+// Changes the priority, the due time or the start deadline of a backup that waits; its place moves at once. A `notBefore` in the future takes its place away, null gives it one. An empty patch changes nothing.
+//
+// Takes a body of the `application/merge-patch+json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /backups/{id} (the `EditBackup` operationId).
+func (c *ClientWithResponses) EditBackupWithApplicationMergePatchPlusJSONBodyWithResponse(ctx context.Context, id BackupID, body EditBackupApplicationMergePatchPlusJSONRequestBody, reqEditors ...RequestEditorFn) (*EditBackupResponse, error) {
+	rsp, err := c.EditBackupWithApplicationMergePatchPlusJSONBody(ctx, id, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseEditBackupResponse(rsp)
+}
+
+// ExplainBackupWithResponse Say all that a backup waits for.
+//
+// Everything that is in a waiting backup's way at one instant, which backups have to end before it can start, and what those wait for themselves. For one that does not wait the lists are empty and the summary says its phase.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /backups/{id}/explain (the `ExplainBackup` operationId).
+func (c *ClientWithResponses) ExplainBackupWithResponse(ctx context.Context, id BackupID, reqEditors ...RequestEditorFn) (*ExplainBackupResponse, error) {
+	rsp, err := c.ExplainBackup(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseExplainBackupResponse(rsp)
 }
 
 // GetLivezWithResponse Say whether the process lives.
@@ -1708,7 +3902,9 @@ func (c *ClientWithResponses) GetOpenAPIWithResponse(ctx context.Context, reqEdi
 
 // GetQueueWithResponse Show a cluster's queue.
 //
-// What runs in a cluster and what waits, in order, at one instant.
+// What runs in a cluster and a page of what waits, at one instant: the
+// queue in its order, then the backups that are not due yet by when they
+// will be. Each page shows an instant of its own.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -1719,6 +3915,156 @@ func (c *ClientWithResponses) GetQueueWithResponse(ctx context.Context, params *
 		return nil, err
 	}
 	return ParseGetQueueResponse(rsp)
+}
+
+// PauseQueueWithBodyWithResponse Start no backup of a cluster from now on.
+//
+// What runs goes on; what is asked for waits. A paused queue stays paused and takes over reason, who and until when.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /queue/pause (the `PauseQueue` operationId).
+func (c *ClientWithResponses) PauseQueueWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PauseQueueResponse, error) {
+	rsp, err := c.PauseQueueWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePauseQueueResponse(rsp)
+}
+
+// PauseQueueWithResponse Start no backup of a cluster from now on.
+//
+// What runs goes on; what is asked for waits. A paused queue stays paused and takes over reason, who and until when.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /queue/pause (the `PauseQueue` operationId).
+func (c *ClientWithResponses) PauseQueueWithResponse(ctx context.Context, body PauseQueueJSONRequestBody, reqEditors ...RequestEditorFn) (*PauseQueueResponse, error) {
+	rsp, err := c.PauseQueue(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePauseQueueResponse(rsp)
+}
+
+// ResumeQueueWithBodyWithResponse Start a cluster's backups again.
+//
+// Ends a pause. A queue that is not paused stays as it is.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /queue/resume (the `ResumeQueue` operationId).
+func (c *ClientWithResponses) ResumeQueueWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResumeQueueResponse, error) {
+	rsp, err := c.ResumeQueueWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseResumeQueueResponse(rsp)
+}
+
+// ResumeQueueWithResponse Start a cluster's backups again.
+//
+// Ends a pause. A queue that is not paused stays as it is.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /queue/resume (the `ResumeQueue` operationId).
+func (c *ClientWithResponses) ResumeQueueWithResponse(ctx context.Context, body ResumeQueueJSONRequestBody, reqEditors ...RequestEditorFn) (*ResumeQueueResponse, error) {
+	rsp, err := c.ResumeQueue(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseResumeQueueResponse(rsp)
+}
+
+// GetQueueSettingsWithResponse Show a cluster's limits.
+//
+// The limits of a cluster and its pause.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /queue/settings (the `GetQueueSettings` operationId).
+func (c *ClientWithResponses) GetQueueSettingsWithResponse(ctx context.Context, params *GetQueueSettingsParams, reqEditors ...RequestEditorFn) (*GetQueueSettingsResponse, error) {
+	rsp, err := c.GetQueueSettings(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetQueueSettingsResponse(rsp)
+}
+
+// ChangeQueueSettingsWithBodyWithResponse Change a cluster's limits.
+//
+// Changes limits while backups run. A lower `concurrentBackups` stops none of them and lets none start above it. `If-Match` is required, so that nobody overwrites what somebody else has just set.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /queue/settings (the `ChangeQueueSettings` operationId).
+func (c *ClientWithResponses) ChangeQueueSettingsWithBodyWithResponse(ctx context.Context, params *ChangeQueueSettingsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ChangeQueueSettingsResponse, error) {
+	rsp, err := c.ChangeQueueSettingsWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseChangeQueueSettingsResponse(rsp)
+}
+
+// ChangeQueueSettingsWithResponse Change a cluster's limits.
+//
+// Changes limits while backups run. A lower `concurrentBackups` stops none of them and lets none start above it. `If-Match` is required, so that nobody overwrites what somebody else has just set.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /queue/settings (the `ChangeQueueSettings` operationId).
+func (c *ClientWithResponses) ChangeQueueSettingsWithResponse(ctx context.Context, params *ChangeQueueSettingsParams, body ChangeQueueSettingsJSONRequestBody, reqEditors ...RequestEditorFn) (*ChangeQueueSettingsResponse, error) {
+	rsp, err := c.ChangeQueueSettings(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseChangeQueueSettingsResponse(rsp)
+}
+
+// ChangeQueueSettingsWithApplicationMergePatchPlusJSONBodyWithResponse Change a cluster's limits.
+//
+// Changes limits while backups run. A lower `concurrentBackups` stops none of them and lets none start above it. `If-Match` is required, so that nobody overwrites what somebody else has just set.
+//
+// Takes a body of the `application/merge-patch+json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /queue/settings (the `ChangeQueueSettings` operationId).
+func (c *ClientWithResponses) ChangeQueueSettingsWithApplicationMergePatchPlusJSONBodyWithResponse(ctx context.Context, params *ChangeQueueSettingsParams, body ChangeQueueSettingsApplicationMergePatchPlusJSONRequestBody, reqEditors ...RequestEditorFn) (*ChangeQueueSettingsResponse, error) {
+	rsp, err := c.ChangeQueueSettingsWithApplicationMergePatchPlusJSONBody(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseChangeQueueSettingsResponse(rsp)
+}
+
+// SimulateQueueWithBodyWithResponse Predict how a cluster's queue goes on.
+//
+// What would wait, for what and until when, with another limit, with more backups or with fewer. Nothing is stored and nothing changes. An empty object predicts the queue as it is.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /queue/simulate (the `SimulateQueue` operationId).
+func (c *ClientWithResponses) SimulateQueueWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SimulateQueueResponse, error) {
+	rsp, err := c.SimulateQueueWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSimulateQueueResponse(rsp)
+}
+
+// SimulateQueueWithResponse Predict how a cluster's queue goes on.
+//
+// What would wait, for what and until when, with another limit, with more backups or with fewer. Nothing is stored and nothing changes. An empty object predicts the queue as it is.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /queue/simulate (the `SimulateQueue` operationId).
+func (c *ClientWithResponses) SimulateQueueWithResponse(ctx context.Context, body SimulateQueueJSONRequestBody, reqEditors ...RequestEditorFn) (*SimulateQueueResponse, error) {
+	rsp, err := c.SimulateQueue(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSimulateQueueResponse(rsp)
 }
 
 // GetReadyzWithResponse Say whether the server can serve.
@@ -1817,6 +4163,13 @@ func ParseCreateBackupResponse(rsp *http.Response) (*CreateBackupResponse, error
 	}
 
 	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Prediction
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
 		var dest Backup
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -1859,6 +4212,13 @@ func ParseCreateBackupResponse(rsp *http.Response) (*CreateBackupResponse, error
 		}
 		response.ApplicationProblemJSON422 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest QueueFull
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON429 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
 		var dest Internal
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -1886,6 +4246,16 @@ func ParseCreateBackupResponse(rsp *http.Response) (*CreateBackupResponse, error
 			headers.Location = value
 		}
 		response.Headers201 = &headers
+	case rsp.StatusCode == 429:
+		var headers CreateBackupResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers429 = &headers
 	case rsp.StatusCode == 503:
 		var headers CreateBackupResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
@@ -1955,6 +4325,168 @@ func ParseGetBackupResponse(rsp *http.Response) (*GetBackupResponse, error) {
 	switch {
 	case rsp.StatusCode == 503:
 		var headers GetBackupResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseEditBackupResponse parses an HTTP response from a EditBackupWithResponse call
+func ParseEditBackupResponse(rsp *http.Response) (*EditBackupResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &EditBackupResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Backup
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest MalformedRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest StateConflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest PayloadTooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest ValidationFailed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON422 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest NotReady
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 503:
+		var headers EditBackupResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseExplainBackupResponse parses an HTTP response from a ExplainBackupWithResponse call
+func ParseExplainBackupResponse(rsp *http.Response) (*ExplainBackupResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ExplainBackupResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Explanation
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest MalformedRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest NotReady
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 503:
+		var headers ExplainBackupResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
@@ -2062,6 +4594,13 @@ func ParseGetQueueResponse(rsp *http.Response) (*GetQueueResponse, error) {
 		}
 		response.ApplicationProblemJSON404 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest ValidationFailed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON422 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
 		var dest Internal
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -2081,6 +4620,479 @@ func ParseGetQueueResponse(rsp *http.Response) (*GetQueueResponse, error) {
 	switch {
 	case rsp.StatusCode == 503:
 		var headers GetQueueResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParsePauseQueueResponse parses an HTTP response from a PauseQueueWithResponse call
+func ParsePauseQueueResponse(rsp *http.Response) (*PauseQueueResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PauseQueueResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Settings
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest MalformedRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest PayloadTooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest ValidationFailed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON422 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest NotReady
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers PauseQueueResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 503:
+		var headers PauseQueueResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseResumeQueueResponse parses an HTTP response from a ResumeQueueWithResponse call
+func ParseResumeQueueResponse(rsp *http.Response) (*ResumeQueueResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ResumeQueueResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Settings
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest MalformedRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest PayloadTooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest ValidationFailed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON422 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest NotReady
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers ResumeQueueResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 503:
+		var headers ResumeQueueResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetQueueSettingsResponse parses an HTTP response from a GetQueueSettingsWithResponse call
+func ParseGetQueueSettingsResponse(rsp *http.Response) (*GetQueueSettingsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetQueueSettingsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Settings
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest MalformedRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest NotReady
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers GetQueueSettingsResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 503:
+		var headers GetQueueSettingsResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseChangeQueueSettingsResponse parses an HTTP response from a ChangeQueueSettingsWithResponse call
+func ParseChangeQueueSettingsResponse(rsp *http.Response) (*ChangeQueueSettingsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ChangeQueueSettingsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Settings
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest MalformedRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 412:
+		var dest PreconditionFailed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON412 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest PayloadTooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest ValidationFailed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON422 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 428:
+		var dest PreconditionRequired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON428 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest NotReady
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers ChangeQueueSettingsResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 503:
+		var headers ChangeQueueSettingsResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseSimulateQueueResponse parses an HTTP response from a SimulateQueueWithResponse call
+func ParseSimulateQueueResponse(rsp *http.Response) (*SimulateQueueResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &SimulateQueueResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Forecast
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest MalformedRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest PayloadTooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest ValidationFailed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON422 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest NotReady
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 503:
+		var headers SimulateQueueResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {

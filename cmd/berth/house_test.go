@@ -140,7 +140,7 @@ func (h *house) create(resource schema.GroupVersionResource, namespace string, o
 // post asks for a backup of these namespaces.
 func (h *house) post(name string, namespaces ...string) uuid.UUID {
 	h.Helper()
-	answer, err := h.api.CreateBackupWithResponse(h.Context(), client.BackupRequest{
+	answer, err := h.api.CreateBackupWithResponse(h.Context(), nil, client.BackupRequest{
 		Name: &name, Labels: &map[string]string{"team": "shop"}, Annotations: &map[string]string{"ticket": "4711"},
 		Spec: berth.Spec{IncludedNamespaces: namespaces},
 	})
@@ -304,8 +304,8 @@ func statusOf(b client.Backup) map[string]any {
 			status[field] = int64(n)
 		}
 	}
-	if b.Queue != nil {
-		status["queuePosition"] = int64(b.Queue.Position)
+	if b.Queue != nil && b.Queue.Position != nil {
+		status["queuePosition"] = int64(*b.Queue.Position)
 	}
 	if b.FailureReason != nil {
 		status["failureReason"] = *b.FailureReason

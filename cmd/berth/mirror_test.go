@@ -37,7 +37,7 @@ func TestBackupObjectsEqualTheAPIsAnswers(t *testing.T) {
 	h.awaitPhase(missing, berth.PhaseFailed)
 	for position, id := range []uuid.UUID{next, last, partly} {
 		h.awaitMirror(id)
-		if b := h.get(id); b.Phase != berth.PhaseQueued || b.Queue.Position != position+1 {
+		if b := h.get(id); b.Phase != berth.PhaseQueued || *b.Queue.Position != position+1 {
 			t.Errorf("%s is %s: %+v", b.Name, b.Phase, b.Queue)
 		}
 	}

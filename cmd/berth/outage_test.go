@@ -133,7 +133,7 @@ func (h *house) awaitReady() {
 func (h *house) postThrough(name string, namespaces ...string) (id uuid.UUID) {
 	h.Helper()
 	await(h.T, "POST /backups is answered 201", func() bool {
-		answer, err := h.api.CreateBackupWithResponse(h.Context(), client.BackupRequest{
+		answer, err := h.api.CreateBackupWithResponse(h.Context(), nil, client.BackupRequest{
 			Name: &name, Spec: berth.Spec{IncludedNamespaces: namespaces},
 		})
 		if err != nil {

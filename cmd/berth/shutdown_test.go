@@ -107,7 +107,7 @@ func TestAServerAnswersWhatItHasTakenAndEnds(t *testing.T) {
 	}
 	answered := make(chan string, 1)
 	go func() {
-		answer, err := h.api.CreateBackupWithResponse(t.Context(), client.BackupRequest{})
+		answer, err := h.api.CreateBackupWithResponse(t.Context(), nil, client.BackupRequest{})
 		if err != nil {
 			answered <- err.Error()
 			return

@@ -25,7 +25,7 @@
 -- rows or for many reads them by their keys.
 WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at),
 cluster AS MATERIALIZED (
-    SELECT c.inventory_version, c.concurrent_backups, c.item_block_worker_count,
+    SELECT c.concurrent_backups, c.item_block_worker_count,
            is_paused(c, i.at) AS paused, is_reachable(c, i.at) AS reachable,
            (SELECT count(*) FROM backups r WHERE r.cluster_id = @cluster_id AND r.slot IS NOT NULL) AS running
       FROM clusters c, instant i WHERE c.id = @cluster_id),
@@ -36,32 +36,39 @@ free AS MATERIALIZED (
        AND NOT EXISTS (SELECT FROM backups r WHERE r.cluster_id = @cluster_id AND r.slot = s.slot)
      ORDER BY s.slot
      LIMIT (SELECT CASE WHEN paused THEN 0 ELSE greatest(0, least(@want::bigint, concurrent_backups - running)) END FROM cluster)),
+-- Behind this place claims may be older than the namespaces.
+amended AS MATERIALIZED (
+    SELECT coalesce(min(a.order_key), 'infinity') AS order_key, coalesce(min(a.seq), 0) AS seq FROM amendments a WHERE a.cluster_id = @cluster_id),
 open AS MATERIALIZED (SELECT l.name FROM storage_locations l WHERE l.cluster_id = @cluster_id AND l.available),
 fresh AS MATERIALIZED (
-    SELECT b.seq, b.order_key, b.wide, b.claim, b.location, b.evaluated, b.has_pattern, b.scope, b.inventory_version, b.start_deadline, b.first_ready_at,
+    SELECT b.seq, b.order_key, b.wide, b.claim, b.location, b.evaluated, b.has_pattern, b.scope, b.start_deadline, b.first_ready_at,
            b.blocked_by, b.blocked_since
       FROM backups b
      WHERE b.cluster_id = @cluster_id AND b.phase = 'Queued' AND b.blocked_by IS NULL AND b.resolved AND NOT b.evaluated
+       AND (b.order_key, b.seq) <= (SELECT order_key, seq FROM amended)
      ORDER BY b.order_key, b.seq
-     LIMIT 256
+     LIMIT 128
        FOR NO KEY UPDATE SKIP LOCKED),
+-- One more than there are places tells whether there is more.
+few AS MATERIALIZED (SELECT least(32, count(*) + 1) AS n FROM free),
 known AS MATERIALIZED (
     SELECT k.* FROM open o CROSS JOIN LATERAL (
-        SELECT b.seq, b.order_key, b.wide, b.claim, b.location, b.evaluated, b.has_pattern, b.scope, b.inventory_version, b.start_deadline, b.first_ready_at,
+        SELECT b.seq, b.order_key, b.wide, b.claim, b.location, b.evaluated, b.has_pattern, b.scope, b.start_deadline, b.first_ready_at,
                b.blocked_by, b.blocked_since
           FROM backups b
          WHERE b.cluster_id = @cluster_id AND b.location = o.name
            AND b.phase = 'Queued' AND b.blocked_by IS NULL AND b.resolved AND b.evaluated
+           AND (b.order_key, b.seq) <= (SELECT order_key, seq FROM amended)
            AND ((SELECT reachable FROM cluster) OR NOT (b.has_pattern OR b.scope = 'everything-but'))
          ORDER BY b.order_key, b.seq
-         LIMIT 32
+         LIMIT (SELECT n FROM few)
            FOR NO KEY UPDATE SKIP LOCKED) k
      WHERE EXISTS (SELECT FROM free)),
 ends AS MATERIALIZED (
-    (SELECT order_key, seq FROM fresh WHERE (SELECT count(*) FROM fresh) = 256 ORDER BY order_key DESC, seq DESC LIMIT 1)
+    (SELECT order_key, seq FROM fresh WHERE (SELECT count(*) FROM fresh) = 128 ORDER BY order_key DESC, seq DESC LIMIT 1)
     UNION ALL
     (SELECT DISTINCT ON (k.location) k.order_key, k.seq FROM known k
-      WHERE (SELECT count(*) FROM known n WHERE n.location = k.location) = 32
+      WHERE (SELECT count(*) FROM known n WHERE n.location = k.location) = (SELECT n FROM few)
       ORDER BY k.location, k.order_key DESC, k.seq DESC)),
 -- The next of those to look at again, and the part of them that is to be.
 relook AS MATERIALIZED (SELECT order_key, seq, everyone FROM relooks WHERE cluster_id = @cluster_id),
@@ -70,18 +77,18 @@ stretch AS MATERIALIZED (
       FROM relook r CROSS JOIN LATERAL (
            SELECT q.* FROM backups q
             WHERE q.cluster_id = @cluster_id AND q.phase = 'Queued' AND (q.order_key, q.seq) >= (r.order_key, r.seq)
+              AND (q.order_key, q.seq) <= (SELECT order_key, seq FROM amended)
             ORDER BY q.order_key, q.seq
-            LIMIT 256) b
+            LIMIT 128) b
      WHERE @want::int = 0),
 again AS MATERIALIZED (
-    SELECT b.seq, b.order_key, b.wide, b.claim, b.location, b.evaluated, b.has_pattern, b.scope, b.inventory_version, b.start_deadline, b.first_ready_at,
+    SELECT b.seq, b.order_key, b.wide, b.claim, b.location, b.evaluated, b.has_pattern, b.scope, b.start_deadline, b.first_ready_at,
            b.blocked_by, b.blocked_since
       FROM backups b
      WHERE b.seq = ANY (ARRAY (SELECT s.seq FROM stretch s WHERE s.due AND s.seq NOT IN (SELECT seq FROM fresh)))
        FOR NO KEY UPDATE SKIP LOCKED),
 looked_at AS MATERIALIZED (
     SELECT k.seq, k.order_key, k.evaluated, k.blocked_by, k.blocked_since,
-           k.has_pattern AND k.inventory_version <> (SELECT inventory_version FROM cluster) AS stale,
            k.location IN (SELECT name FROM open)
            AND ((SELECT reachable FROM cluster) OR NOT (k.has_pattern OR k.scope = 'everything-but'))
            AND (k.first_ready_at IS NOT NULL OR k.start_deadline IS NULL OR k.start_deadline > (SELECT at FROM instant)) AS admissible,
@@ -91,7 +98,7 @@ picked AS MATERIALIZED (
     SELECT f.slot, p.seq
       FROM (SELECT l.seq, row_number() OVER (ORDER BY l.order_key, l.seq) AS n
               FROM looked_at l
-             WHERE l.witness IS NULL AND NOT l.stale AND l.admissible
+             WHERE l.witness IS NULL AND l.admissible
                AND NOT EXISTS (SELECT FROM ends e WHERE (e.order_key, e.seq) < (l.order_key, l.seq))) p
       JOIN free f USING (n)),
 admitted AS (
@@ -125,20 +132,20 @@ leased AS (
     SELECT a.seq, a.cluster_id, a.fence, a.worker, i.at + @lease_ttl::interval FROM admitted a, instant i),
 noted AS MATERIALIZED (
     SELECT l.seq, l.witness, l.blocked_since FROM looked_at l
-     WHERE NOT l.stale AND (NOT l.evaluated OR l.witness IS DISTINCT FROM l.blocked_by) AND l.seq NOT IN (SELECT seq FROM picked)),
+     WHERE (NOT l.evaluated OR l.witness IS DISTINCT FROM l.blocked_by) AND l.seq NOT IN (SELECT seq FROM picked)),
 marked AS (
     UPDATE backups b
        SET evaluated = true, blocked_by = n.witness, blocked_since = CASE WHEN n.witness IS NOT NULL THEN i.at END
       FROM noted n, instant i
      WHERE b.seq = ANY (ARRAY (SELECT seq FROM noted)) AND b.seq = n.seq
-    RETURNING b.seq, b.cluster_id, b.name, b.wide, b.claim, b.blocked_by, b.attempt, n.blocked_since AS was_blocked_since),
+    RETURNING b.seq, b.cluster_id, b.blocked_by, b.attempt, n.blocked_since AS was_blocked_since),
 -- Those that found something in their way. LIMIT keeps this from becoming a join.
 waiting AS (
-    SELECT m.*, w.name AS witness, w.wide AS witness_wide, w.claim AS witness_claim,
+    SELECT m.*,
            -- It runs from before, or from this very dequeue on.
            CASE WHEN w.slot IS NOT NULL OR m.blocked_by IN (SELECT seq FROM picked) THEN 'RunningOverlap' ELSE 'EarlierQueuedOverlap' END AS reason
       FROM marked m CROSS JOIN LATERAL (
-           SELECT o.name, o.wide, o.claim, o.slot FROM backups o WHERE o.seq = m.blocked_by LIMIT 1) w),
+           SELECT o.slot FROM backups o WHERE o.seq = m.blocked_by LIMIT 1) w),
 logged AS (
     INSERT INTO events (at, cluster_id, seq, from_phase, to_phase, reason, blocker, worker, fence, attempt, slot)
     SELECT i.at, a.cluster_id, a.seq, 'Queued', 'ReadyToStart', a.reason, NULL, a.worker, a.fence, a.attempt, a.slot
@@ -167,7 +174,7 @@ further AS MATERIALIZED (
     SELECT order_key, seq, (SELECT coalesce(bool_or(everyone), false) FROM relook) AS everyone FROM (
         SELECT order_key, seq FROM arrived
         UNION ALL
-        (SELECT order_key, seq FROM stretch WHERE (SELECT count(*) FROM stretch) = 256 ORDER BY order_key DESC, seq DESC LIMIT 1)
+        (SELECT order_key, seq FROM stretch WHERE (SELECT count(*) FROM stretch) = 128 ORDER BY order_key DESC, seq DESC LIMIT 1)
         UNION ALL
         SELECT order_key, seq FROM relook WHERE @want::int > 0) place
      ORDER BY order_key, seq LIMIT 1),
@@ -178,17 +185,15 @@ looking_on AS (
 looked_again AS (
     DELETE FROM relooks WHERE cluster_id = @cluster_id AND EXISTS (SELECT FROM relook) AND NOT EXISTS (SELECT FROM further)),
 rest AS MATERIALIZED (
-    SELECT (SELECT count(*) FROM looked_at WHERE stale) AS stale,
-           (SELECT count(*) FROM fresh) = 256
+    SELECT (SELECT count(*) FROM fresh) = 128
            OR EXISTS (SELECT FROM ends) AND (SELECT count(*) FROM picked) < (SELECT count(*) FROM free)
            OR @want::int = 0 AND EXISTS (SELECT FROM further) AS more),
 -- What was admitted is given out at once; somebody goes on with the rest.
 told AS (
     SELECT pg_notify('berth_queue', @cluster_id::int::text) FROM rest
-     WHERE (more OR stale > 0) AND EXISTS (SELECT FROM picked))
-SELECT r.stale, r.more,
+     WHERE more AND EXISTS (SELECT FROM picked))
+SELECT r.more,
        (SELECT coalesce(jsonb_agg(to_jsonb(a) ORDER BY a.order_key, a.seq), '[]') FROM admitted a) AS admitted,
-       (SELECT coalesce(jsonb_agg(jsonb_build_object('name', w.name, 'witness', w.witness,
-                   'shared', shared_names(w.cluster_id, w.claim, w.wide, w.witness_claim, w.witness_wide))), '[]') FROM waiting w) AS passed_over,
+       ARRAY (SELECT w.seq FROM waiting w ORDER BY w.seq) AS passed_over,
        (SELECT count(*) FROM told) AS told
   FROM rest r

@@ -30,8 +30,8 @@ freed AS (DELETE FROM claims USING edited e WHERE claims.seq = e.seq AND e.phase
 left_over AS (
     INSERT INTO departures (cluster_id, seq)
     SELECT e.cluster_id, e.seq FROM edited e
-     WHERE EXISTS (SELECT FROM backups w WHERE w.blocked_by = e.seq
-                      AND (e.phase = 'New' OR (w.order_key, w.seq) < (e.order_key, e.seq)))
+     WHERE (SELECT true FROM backups w WHERE w.blocked_by = e.seq
+               AND (e.phase = 'New' OR (w.order_key, w.seq) < (e.order_key, e.seq)) LIMIT 1)
     ON CONFLICT DO NOTHING),
 logged AS (
     INSERT INTO events (at, cluster_id, seq, from_phase, to_phase, reason, message, attempt, detail)
@@ -40,4 +40,4 @@ logged AS (
       FROM edited e, wanted w, instant i),
 mirrored AS (
     INSERT INTO mirror_outbox (cluster_id, seq) SELECT cluster_id, seq FROM edited)
-SELECT seq, phase, spec, pg_notify('berth_queue', cluster_id::text)::text FROM edited
+SELECT seq, phase, spec, coalesce(start_deadline <= not_before, false), pg_notify('berth_queue', cluster_id::text)::text FROM edited

@@ -20,11 +20,11 @@ closed AS (
 watchers AS (
     UPDATE backups b SET blocked_by = NULL, evaluated = false
      WHERE b.seq = ANY (ARRAY (SELECT w.seq FROM backups w, ended e WHERE w.blocked_by = e.seq AND w.phase = 'Queued'
-                                ORDER BY w.order_key, w.seq LIMIT 256))
+                                ORDER BY w.order_key, w.seq LIMIT 128))
     RETURNING b.seq),
 left_over AS (
     INSERT INTO departures (cluster_id, seq)
-    SELECT e.cluster_id, e.seq FROM ended e WHERE (SELECT count(*) FROM watchers) = 256
+    SELECT e.cluster_id, e.seq FROM ended e WHERE (SELECT count(*) FROM watchers) = 128
     ON CONFLICT DO NOTHING),
 logged AS (
     INSERT INTO events (at, cluster_id, seq, from_phase, to_phase, reason, message, worker, fence, attempt, slot)

@@ -23,6 +23,7 @@ SELECT (SELECT true FROM backups
        c.paused_until <= clock_timestamp() IS TRUE
        OR c.has_worker <> has_live_worker(c.id, clock_timestamp())
        OR c.reachable <> is_reachable(c, clock_timestamp())
+       OR EXISTS (SELECT FROM amendments WHERE cluster_id = c.id)
        OR EXISTS (SELECT FROM backups WHERE cluster_id = c.id AND phase = 'New' AND due_at(not_before, retry_at) <= clock_timestamp())
        OR EXISTS (SELECT FROM backups
                    WHERE cluster_id = c.id AND phase IN ('New', 'Queued') AND first_ready_at IS NULL AND start_deadline <= clock_timestamp()) AS turned

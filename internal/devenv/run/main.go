@@ -35,6 +35,7 @@ func main() {
 	postgres := flag.String("postgres", "", "major `version` of Postgres, or the folder of its binaries (default: what is found)")
 	noKubernetes := flag.Bool("no-kubernetes", false, "start no Kubernetes API")
 	pooler := flag.Bool("pooler", false, "start a pgbouncer in front of Postgres too")
+	durable := flag.Bool("durable", false, "let every commit of Postgres reach the disk, as for a measurement")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: run [flags] -- command [argument ...]")
 		flag.PrintDefaults()
@@ -44,7 +45,7 @@ func main() {
 		flag.Usage()
 		os.Exit(2)
 	}
-	code, err := run(choice{postgres: *postgres, pooler: *pooler, kubernetes: !*noKubernetes}, flag.Args())
+	code, err := run(choice{postgres: *postgres, durable: *durable, pooler: *pooler, kubernetes: !*noKubernetes}, flag.Args())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "run:", err)
 		code = max(code, 1)
@@ -54,8 +55,9 @@ func main() {
 
 // choice is what the flags ask for.
 type choice struct {
-	postgres           string // a version, or the folder of its binaries
-	pooler, kubernetes bool
+	postgres string // a version, or the folder of its binaries
+	// durable: every commit reaches the disk.
+	durable, pooler, kubernetes bool
 }
 
 // run starts the servers, runs the command and stops the servers.
@@ -87,7 +89,7 @@ func start(signals <-chan os.Signal, orphaned <-chan struct{}, servers choice) (
 	var both sync.WaitGroup
 	var postgresErr, kubernetesErr error
 	both.Go(func() {
-		if env.postgres, postgresErr = startPostgres(ctx, servers.postgres); postgresErr == nil && servers.pooler {
+		if env.postgres, postgresErr = startPostgres(ctx, servers); postgresErr == nil && servers.pooler {
 			env.pooler, postgresErr = devenv.StartPooler(ctx, env.postgres)
 		}
 		if postgresErr != nil {
@@ -118,12 +120,12 @@ func start(signals <-chan os.Signal, orphaned <-chan struct{}, servers choice) (
 	return env, nil
 }
 
-func startPostgres(ctx context.Context, version string) (*devenv.Postgres, error) {
-	bin, err := devenv.PostgresBin(ctx, version)
+func startPostgres(ctx context.Context, servers choice) (*devenv.Postgres, error) {
+	bin, err := devenv.PostgresBin(ctx, servers.postgres)
 	if err != nil {
 		return nil, err
 	}
-	return devenv.StartPostgres(ctx, devenv.PostgresOptions{BinDir: bin, Progress: os.Stderr})
+	return devenv.StartPostgres(ctx, devenv.PostgresOptions{BinDir: bin, Durable: servers.durable, Progress: os.Stderr})
 }
 
 func (e environment) variables() []string {

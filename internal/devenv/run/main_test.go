@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -10,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // mainVariable makes the test binary the command itself.
@@ -84,6 +87,50 @@ func TestExitCodeIsTheCommands(t *testing.T) {
 			t.Errorf("%s: %d, want %d", command, got, want)
 		}
 	}
+}
+
+func TestDurablePostgresReachesTheDisk(t *testing.T) {
+	t.Parallel()
+	for arguments, want := range map[string]string{"-no-kubernetes": "off", "-no-kubernetes -durable": "on"} {
+		cmd := runs(t, append(strings.Fields(arguments), "--", "sh", "-c", `echo "$BERTH_DATABASE_URL"; cat`)...)
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		url, err := bufio.NewReader(out).ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fsync(t, strings.TrimSpace(url)); got != want {
+			t.Errorf("%s: fsync is %s, want %s", arguments, got, want)
+		}
+		if err := in.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if got := code(t, cmd.Wait()); got != 0 {
+			t.Errorf("%s: exit code %d", arguments, got)
+		}
+	}
+}
+
+func fsync(t *testing.T, url string) (setting string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.Background()) }()
+	if err := conn.QueryRow(t.Context(), "SHOW fsync").Scan(&setting); err != nil {
+		t.Fatal(err)
+	}
+	return setting
 }
 
 func TestMissingCommandIsAnError(t *testing.T) {

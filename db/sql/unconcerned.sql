@@ -1,2 +1,0 @@
--- Queued backups whose claims a change of the namespaces leaves as they are.
-UPDATE backups SET inventory_version = @inventory_version WHERE seq = ANY (@seqs::bigint[])
