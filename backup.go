@@ -101,7 +101,8 @@ type QueueEntry struct {
 	// most MaxOverlapping of them.
 	OverlappingAhead int
 	BlockedBy        []Blocker
-	// ETA is nil where it was not asked for, and behind the first MaxForecast.
+	// ETA is nil behind the first MaxForecast places, and in the answer to a
+	// request behind the first hundred.
 	ETA *ETA
 }
 

@@ -46,8 +46,12 @@ func (s *Store) Enqueue(ctx context.Context, r berth.Request) (berth.Backup, err
 	if err != nil {
 		return berth.Backup{}, err
 	}
-	return s.Backup(ctx, id)
+	return s.backupWhere(ctx, "b.id = @id", pgx.NamedArgs{"id": id}, foretoldAtOnce)
 }
+
+// foretoldAtOnce is up to which place the answer to a request has a predicted
+// start; deeper ones are told to whoever asks.
+const foretoldAtOnce = 100
 
 func nameTaken(r berth.Request) *berth.Error {
 	return berth.Errorf(berth.CodeNameTaken, "cluster %q has a backup named %q already", r.Cluster, r.Name)
@@ -55,7 +59,7 @@ func nameTaken(r berth.Request) *berth.Error {
 
 func (s *Store) nameIsTaken(ctx context.Context, r berth.Request) error {
 	taken := nameTaken(r)
-	existing, err := s.backupWhere(ctx, "b.cluster = @cluster AND b.name = @name", pgx.NamedArgs{"cluster": r.Cluster, "name": r.Name})
+	existing, err := s.backupWhere(ctx, "b.cluster = @cluster AND b.name = @name", pgx.NamedArgs{"cluster": r.Cluster, "name": r.Name}, 0)
 	if err != nil && berth.CodeOf(err) != berth.CodeNotFound {
 		return err
 	}

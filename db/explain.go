@@ -27,7 +27,7 @@ func (s *Store) Explain(ctx context.Context, id uuid.UUID) (berth.Explained, err
 			return err
 		}
 		one := []berth.Backup{found}
-		if err := addETAs(ctx, tx, one); err != nil {
+		if err := addETAs(ctx, tx, one, berth.MaxForecast); err != nil {
 			return err
 		}
 		explained = berth.Explained{Backup: one[0]}

@@ -69,5 +69,5 @@ func listPage(ctx context.Context, tx pgx.Tx, sql string, args pgx.NamedArgs, li
 		}
 		list.Items = append(list.Items, b)
 	}
-	return list, addETAs(ctx, tx, list.Items)
+	return list, addETAs(ctx, tx, list.Items, berth.MaxForecast)
 }

@@ -13,21 +13,28 @@ import (
 )
 
 // addETAs tells of the waiting ones among backups when they are predicted to
-// start, those at the first berth.MaxForecast places of their queues. Each queue
-// is read once, as tx sees it.
-func addETAs(ctx context.Context, tx pgx.Tx, backups []berth.Backup) error {
-	waiting := map[string][]int{}
+// start, those at the first so many places of their queues. Each queue is read
+// once, as tx sees it, and no further than the last of them: those behind hardly
+// ever delay it.
+func addETAs(ctx context.Context, tx pgx.Tx, backups []berth.Backup, within int) error {
+	waiting, depths := map[string][]int{}, map[string]int{}
 	for i, b := range backups {
-		if b.Queue != nil && b.Queue.Position <= berth.MaxForecast {
-			waiting[b.Cluster] = append(waiting[b.Cluster], i)
+		if b.Queue == nil || b.Queue.Position > within {
+			continue
 		}
+		waiting[b.Cluster] = append(waiting[b.Cluster], i)
+		depth := b.Queue.Position
+		if b.Phase == berth.PhaseNew {
+			depth = within // all may come before it
+		}
+		depths[b.Cluster] = max(depths[b.Cluster], depth)
 	}
 	for clusterName, indices := range waiting {
 		c, err := findCluster(ctx, tx, clusterName)
 		if err != nil {
 			return err
 		}
-		queue, past, err := foresee(ctx, tx, c)
+		queue, past, err := foresee(ctx, tx, c, depths[clusterName])
 		if err != nil {
 			return err
 		}
@@ -47,8 +54,8 @@ func addETAs(ctx context.Context, tx pgx.Tx, backups []berth.Backup) error {
 
 // foresee reads what predictions rest on: the first places of a queue, and the
 // last runs.
-func foresee(ctx context.Context, tx pgx.Tx, c cluster) (berth.Snapshot, berth.History, error) {
-	queue, err := queueSnapshot(ctx, tx, c, extent{Depth: berth.MaxForecast})
+func foresee(ctx context.Context, tx pgx.Tx, c cluster, depth int) (berth.Snapshot, berth.History, error) {
+	queue, err := queueSnapshot(ctx, tx, c, extent{Depth: depth})
 	if err != nil {
 		return queue, nil, err
 	}
@@ -85,7 +92,7 @@ func (s *Store) Predict(ctx context.Context, clusterName string) error {
 		if err != nil || len(found) == 0 {
 			return err
 		}
-		queue, past, err := foresee(ctx, tx, c)
+		queue, past, err := foresee(ctx, tx, c, berth.MaxForecast)
 		if err != nil {
 			return err
 		}

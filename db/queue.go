@@ -52,7 +52,7 @@ func (s *Store) Queue(ctx context.Context, o berth.QueueOptions) (berth.Queue, e
 		if q.Waiting, q.Next, err = waitingPage(ctx, tx, c, after, limit); err != nil {
 			return err
 		}
-		return addETAs(ctx, tx, q.Waiting)
+		return addETAs(ctx, tx, q.Waiting, berth.MaxForecast)
 	})
 	if err != nil {
 		return berth.Queue{}, fmt.Errorf("read the queue of cluster %s: %w", o.Cluster, err)

@@ -147,11 +147,12 @@ func collectBackups(rows pgx.Rows) ([]berth.Backup, error) {
 
 // Backup reads one backup; CodeNotFound if there is none of that id.
 func (s *Store) Backup(ctx context.Context, id uuid.UUID) (berth.Backup, error) {
-	return s.backupWhere(ctx, "b.id = @id", pgx.NamedArgs{"id": id})
+	return s.backupWhere(ctx, "b.id = @id", pgx.NamedArgs{"id": id}, berth.MaxForecast)
 }
 
-// backupWhere reads one backup and when it is predicted to start.
-func (s *Store) backupWhere(ctx context.Context, condition string, args pgx.NamedArgs) (berth.Backup, error) {
+// backupWhere reads one backup and, where it is among the first so many, when it
+// is predicted to start.
+func (s *Store) backupWhere(ctx context.Context, condition string, args pgx.NamedArgs, within int) (berth.Backup, error) {
 	one := make([]berth.Backup, 1)
 	err := s.snapshot(ctx, func(tx pgx.Tx) error {
 		row, err := readBackup(ctx, tx, condition, args)
@@ -161,7 +162,7 @@ func (s *Store) backupWhere(ctx context.Context, condition string, args pgx.Name
 		if one[0], err = row.backup(); err != nil {
 			return err
 		}
-		return addETAs(ctx, tx, one)
+		return addETAs(ctx, tx, one, within)
 	})
 	if err != nil {
 		return berth.Backup{}, err

@@ -631,10 +631,10 @@ type QueueEntry struct {
 	// BlockedBy What is in its way, the one that counts; in a dry run all that is.
 	BlockedBy []Blocker `json:"blockedBy"`
 
-	// ETA When it is predicted to start; null where nobody asked for it.
+	// ETA When it is predicted to start; null behind the first 2000 places, and in the answer to its own request behind the first 100.
 	ETA *ETA `json:"eta"`
 
-	// OverlappingAhead How many backups ahead of it, running ones included, share a namespace with it.
+	// OverlappingAhead How many backups ahead of it, running ones included, share a namespace with it; 1000 stands for that many or more.
 	OverlappingAhead int `json:"overlappingAhead"`
 
 	// Position Its place in the cluster's order; null for one that is `New` and has none.
