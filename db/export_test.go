@@ -54,3 +54,8 @@ func CollectWaiting(rows pgx.Rows) ([]berth.Backup, error) {
 	}
 	return backups, nil
 }
+
+// OnConnection reads one value on one of the store's connections.
+func (s *Store) OnConnection(ctx context.Context, sql string, into any) error {
+	return s.pool.QueryRow(ctx, sql, pgx.QueryExecModeSimpleProtocol).Scan(into)
+}

@@ -47,6 +47,7 @@ func Open(ctx context.Context, databaseURL string) (*Store, error) {
 	if config.ConnConfig.RuntimeParams["application_name"] == "" {
 		config.ConnConfig.RuntimeParams["application_name"] = "berth"
 	}
+	config.AfterConnect = warm
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("read the database URL: %w", err)
