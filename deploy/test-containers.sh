@@ -144,7 +144,8 @@ run_demo() {
 test_db() {
   say "the db suite on Postgres 18 in a container"
   "$deploy/images.sh" postgres
-  (cd "$root" && BERTH_TEST_POSTGRES=container go test -race -count=1 -tags containers ./db/...)
+  # The state machine has run on this version already: it shows nothing of containers.
+  (cd "$root" && BERTH_TEST_POSTGRES=container go test -race -count=1 -skip '^TestQueueMachine$' -tags containers ./db/...)
 }
 
 test_demo() {
