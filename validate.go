@@ -29,7 +29,7 @@ func (r Request) Validate() []FieldError {
 			refuse("/cluster", "invalid", "%s", problem)
 		}
 	}
-	problems = append(problems, schedulingProblems(&r.Priority, r.NotBefore, r.StartDeadline)...)
+	problems = append(problems, schedulingProblems(&r.Priority, r.NotBefore, r.StartDeadline, false)...)
 	problems = append(problems, labelProblems("/labels", r.Labels)...)
 	problems = append(problems, annotationProblems("/annotations", r.Annotations)...)
 	for _, p := range r.Spec.Validate() {
@@ -42,10 +42,12 @@ func (r Request) Validate() []FieldError {
 // Validate lists everything that is wrong with an edit as far as it can be told
 // without the backup.
 func (e Edit) Validate() []FieldError {
-	return schedulingProblems(e.Priority, e.NotBefore, e.StartDeadline)
+	return schedulingProblems(e.Priority, e.NotBefore, e.StartDeadline, true)
 }
 
-func schedulingProblems(priority *int, notBefore, startDeadline *time.Time) []FieldError {
+// schedulingProblems checks what decides about a place in the queue. removable
+// says that the zero time means that there is to be none.
+func schedulingProblems(priority *int, notBefore, startDeadline *time.Time, removable bool) []FieldError {
 	var problems []FieldError
 	if priority != nil && (*priority < -MaxPriority || *priority > MaxPriority) {
 		problems = append(problems, outOfRange("/priority", -MaxPriority, MaxPriority))
@@ -54,7 +56,7 @@ func schedulingProblems(priority *int, notBefore, startDeadline *time.Time) []Fi
 		problems = append(problems, FieldError{Pointer: "/startDeadline", Code: "conflict", Detail: "startDeadline must be later than notBefore"})
 	}
 	sane := func(pointer string, at *time.Time) {
-		if isSet(at) && (at.Year() < firstYear || at.Year() > lastYear) {
+		if at != nil && !(removable && at.IsZero()) && (at.Year() < firstYear || at.Year() > lastYear) {
 			problems = append(problems, FieldError{Pointer: pointer, Code: "invalid", Detail: fmt.Sprintf("must be a time from %d to %d", firstYear, lastYear)})
 		}
 	}

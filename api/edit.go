@@ -32,7 +32,20 @@ func (o EditBackupRequestObject) edit() berth.Edit {
 	}
 }
 
-func (o EditBackupRequestObject) problems() []berth.FieldError { return o.edit().Validate() }
+// problems are what is wrong with the patch. A time that is the zero time is none
+// that takes another away, which null does.
+func (o EditBackupRequestObject) problems() []berth.FieldError {
+	problems := o.edit().Validate()
+	for _, field := range []struct {
+		pointer string
+		at      nullable.Nullable[time.Time]
+	}{{"/notBefore", o.JSONBody.NotBefore}, {"/startDeadline", o.JSONBody.StartDeadline}} {
+		if field.at.IsSpecified() && !field.at.IsNull() && field.at.GetOrEmpty().IsZero() {
+			problems = append(problems, berth.FieldError{Pointer: field.pointer, Code: "invalid", Detail: "must be a time from 2000 to 9999"})
+		}
+	}
+	return problems
+}
 
 // timeOf is a time of a patch: nil where it is left out, the zero time for null.
 func timeOf(at nullable.Nullable[time.Time]) *time.Time {

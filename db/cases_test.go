@@ -508,3 +508,81 @@ func TestNobodyWaitsForWhatIsGone(t *testing.T) {
 	}
 	checkWaits(t, d, "some have gone", want)
 }
+
+// A backup of everything that thousands wait for: the dequeue after its end
+// releases some, admits, and leaves the rest to the next ones. A free place does
+// not wait until all of them are looked at.
+func TestAFreePlaceDoesNotWaitForAllWatchers(t *testing.T) {
+	t.Parallel()
+	d := newQueue(t, 1)
+	enqueue(t, d, request("all"))
+	all := dispatch(t, d, 1)[0]
+	var behind []berth.Request
+	for i := range 1500 {
+		behind = append(behind, request(nth("b", i), nth("ns", i)))
+	}
+	enqueueMany(t, d, behind...)
+	dispatch(t, d, 0)
+	finish(t, d, all)
+	if diff := cmp.Diff([]string{"b-0"}, names(dispatch(t, d, 1))); diff != "" {
+		t.Errorf("admitted (-want +got):\n%s", diff)
+	}
+	type left struct{ Waiting int }
+	count := func() int {
+		return collect[left](t, connect(t, d.Direct), "SELECT count(*) AS waiting FROM backups WHERE blocked_by IS NOT NULL")[0].Waiting
+	}
+	if n := count(); n == 0 {
+		t.Error("the dequeue released everybody before it admitted one")
+	}
+	for range 20 {
+		dispatch(t, d, 0)
+	}
+	if n := count(); n > 0 {
+		t.Errorf("%d still wait for what has ended", n)
+	}
+}
+
+// Backups that are not due cost those that read the queue nothing, however many.
+func TestManyThatAreNotDue(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	d := newQueue(t, 1, "a")
+	ran(t, d, "past", 1, 60, "a")
+	later := time.Now().Add(time.Hour)
+	var all []berth.Request
+	for i := range 3000 {
+		r := request(nth("later", i), "a")
+		r.NotBefore = &later
+		all = append(all, r)
+	}
+	enqueueMany(t, d, all...)
+	enqueue(t, d, request("runs", "a"))
+	dispatch(t, d, 1)
+	b := enqueue(t, d, request("waits", "a"))
+	if b.Queue.ETA == nil || b.Queue.ETA.StartP50 == nil {
+		t.Fatalf("its start: %+v", b.Queue.ETA)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if _, err := d.Queue(ctx, berth.QueueOptions{Cluster: berth.DefaultCluster, Limit: 10}); err != nil {
+		t.Error(err)
+	}
+	if _, err := d.Explain(ctx, b.ID); err != nil {
+		t.Error(err)
+	}
+}
+
+// An edit that changes nothing leaves no trace.
+func TestEditThatChangesNothing(t *testing.T) {
+	t.Parallel()
+	d := newQueue(t, 1, "a")
+	b := enqueue(t, d, request("b", "a"))
+	before := rows(t, d)
+	edited, err := d.Edit(context.Background(), b.ID, berth.Edit{Priority: new(0), NotBefore: &time.Time{}})
+	if err != nil || edited.Version != b.Version {
+		t.Errorf("edited: %+v, %v", edited, err)
+	}
+	if diff := cmp.Diff(before, rows(t, d)); diff != "" {
+		t.Errorf("it changed rows (-before +after):\n%s", diff)
+	}
+}

@@ -60,6 +60,9 @@ func decodeQueueCursor(cursor string) (c queueCursor, err error) {
 	if err == nil && c.String() != cursor {
 		err = fmt.Errorf("%q is written in another way", cursor)
 	}
+	if year := time.UnixMicro(c.Place).UTC().Year(); err == nil && (year < 1 || year > 9999) {
+		err = fmt.Errorf("%q is of the year %d", cursor, year)
+	}
 	return c, err
 }
 

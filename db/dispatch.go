@@ -41,7 +41,7 @@ func (s *Store) Dispatch(ctx context.Context, d berth.DispatchRequest) (berth.Di
 			candidates, departures = true, true
 		}
 		if departures {
-			if _, err := s.releaseStaleWatchers(ctx, clusterID); err != nil {
+			if departures, err = s.releaseStaleWatchers(ctx, clusterID); err != nil {
 				return total, fmt.Errorf("dequeue from cluster %s: %w", d.Cluster, err)
 			}
 		} else if !candidates {
@@ -57,7 +57,7 @@ func (s *Store) Dispatch(ctx context.Context, d berth.DispatchRequest) (berth.Di
 			return total, err
 		}
 		total.PassedOver = append(total.PassedOver, passedOver...)
-		if len(done.runs) > 0 || !done.More && !turned || d.Want == 0 && pass == markBudget {
+		if len(done.runs) > 0 || !done.More && !turned && !departures || d.Want == 0 && pass == markBudget {
 			return total, nil
 		}
 	}
@@ -158,25 +158,33 @@ func (s *Store) Remark(ctx context.Context, clusterName string) error {
 	})
 }
 
+// releaseBudget is how many stretches of watchers are looked at, and releaseEnough
+// how many of them are released, before a dequeue admits: more than there are
+// places can wait, and so can a free place not.
+const (
+	releaseBudget = 16
+	releaseEnough = 128
+)
+
 // releaseStaleWatchers looks again at backups that wait for one that is no
-// longer in their way, in transactions of 128 each, and says how many there were.
-func (s *Store) releaseStaleWatchers(ctx context.Context, clusterID int32) (int, error) {
+// longer in their way, and says whether there are more of those.
+func (s *Store) releaseStaleWatchers(ctx context.Context, clusterID int32) (more bool, err error) {
 	total := 0
-	for {
-		var any bool
-		if err := s.pool.QueryRow(ctx, statement("any_departure"), pgx.NamedArgs{"cluster_id": clusterID}).Scan(&any); err != nil {
-			return total, border(fmt.Errorf("look for departures: %w", err))
+	for range releaseBudget {
+		if err := s.pool.QueryRow(ctx, statement("any_departure"), pgx.NamedArgs{"cluster_id": clusterID}).Scan(&more); err != nil {
+			return false, border(fmt.Errorf("look for departures: %w", err))
 		}
-		if !any {
-			return total, nil
+		if !more || total >= releaseEnough {
+			return more, nil
 		}
 		var released, told int
 		err := s.gated(ctx, clusterID, func(tx pgx.Tx) error {
 			return tx.QueryRow(ctx, statement("release_watchers"), pgx.NamedArgs{"cluster_id": clusterID}).Scan(&released, &told)
 		})
 		if err != nil {
-			return total, fmt.Errorf("release watchers: %w", err)
+			return false, fmt.Errorf("release watchers: %w", err)
 		}
 		total += released
 	}
+	return true, nil
 }

@@ -33,7 +33,7 @@ func (s *Store) Edit(ctx context.Context, id uuid.UUID, e berth.Edit) (berth.Bac
 		var edited queuedSpec
 		var phase berth.Phase
 		var never bool
-		var notified string
+		var notified *string
 		err := tx.QueryRow(ctx, statement("edit"), args).Scan(&edited.Seq, &phase, &edited.Spec, &never, &notified)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return stateConflict(b, "does not wait any more: only a waiting backup can be edited")

@@ -231,7 +231,7 @@ func TestQueuePages(t *testing.T) {
 			t.Errorf("pages of %d (-want +got):\n%s", limit, diff)
 		}
 	}
-	for _, cursor := range []string{"x", "c2VxOjE", "cXVldWU6dHJ1ZToxOjE "} {
+	for _, cursor := range []string{"x", "c2VxOjE", "cXVldWU6dHJ1ZToxOjE ", "cXVldWU6ZmFsc2U6LTMwMDAwMDAwMDAwMDAwMDAwMDox"} {
 		if _, err := d.Queue(ctx, berth.QueueOptions{Cluster: berth.DefaultCluster, Limit: 1, After: cursor}); berth.CodeOf(err) != berth.CodeMalformedRequest {
 			t.Errorf("the cursor %q: %v", cursor, err)
 		}

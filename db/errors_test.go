@@ -166,7 +166,7 @@ func operations(ctx context.Context, s *db.Store, run berth.Run) map[string]func
 		"SetConcurrentBackups": func() error { return s.SetConcurrentBackups(ctx, berth.DefaultCluster, 2) },
 		"MakePartitions":       func() error { return s.MakePartitions(ctx) },
 		"Mirrors":              func() error { return second(s.Mirrors(ctx, berth.DefaultCluster, 1)) },
-		"ReleaseStaleWatchers": func() error { return second(s.ReleaseStaleWatchers(ctx, berth.DefaultCluster)) },
+		"ReleaseStaleWatchers": func() error { return s.ReleaseStaleWatchers(ctx, berth.DefaultCluster) },
 		"Listen":               func() error { return s.Listen(ctx, []string{db.ChannelQueue}, func() {}) },
 		"Finish": func() error {
 			return s.Finish(ctx, run, berth.Outcome{Phase: berth.PhaseFailed, Reason: "Failed"})

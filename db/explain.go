@@ -46,14 +46,44 @@ func (s *Store) Explain(ctx context.Context, id uuid.UUID) (berth.Explained, err
 		}
 		explained.ComputedAt = queue.At
 		if e, waits := queue.Explain(id); waits {
-			explained.Blockers, explained.Chain = e.Blockers, e.Chain
+			explained.Blockers, explained.Chain = atMost(e.Blockers, berth.MaxOverlapping), e.Chain
 		}
+		since(explained.Blockers, explained.Backup.Queue)
 		return nil
 	})
 	if err != nil {
 		return berth.Explained{}, fmt.Errorf("explain backup %s: %w", id, err)
 	}
 	return explained, nil
+}
+
+// atMost leaves out of the backups in the way all but the first so many.
+func atMost(blockers []berth.Blocker, most int) []berth.Blocker {
+	kept := blockers[:0:0]
+	backups := 0
+	for _, b := range blockers {
+		if b.Backup != nil {
+			if backups++; backups > most {
+				continue
+			}
+		}
+		kept = append(kept, b)
+	}
+	return kept
+}
+
+// since adds to what is in the way since when it is, where the row knows.
+func since(blockers []berth.Blocker, entry *berth.QueueEntry) {
+	if entry == nil {
+		return
+	}
+	for i, b := range blockers {
+		for _, known := range entry.BlockedBy {
+			if b.Reason == known.Reason && (b.Backup == nil) == (known.Backup == nil) && (b.Backup == nil || b.Backup.ID == known.Backup.ID) {
+				blockers[i].Since = known.Since
+			}
+		}
+	}
 }
 
 // DryRun tells what would become of a request, and changes nothing. Its errors
@@ -75,7 +105,7 @@ func (s *Store) DryRun(ctx context.Context, r berth.Request) (berth.Prediction, 
 		if err := s.wouldFit(ctx, tx, c, r); err != nil {
 			return err
 		}
-		queue, err := queueSnapshot(ctx, tx, c, extent{Depth: everything})
+		queue, err := queueSnapshot(ctx, tx, c, extent{Depth: everything, Later: maxLater})
 		if err != nil {
 			return err
 		}
@@ -133,7 +163,7 @@ func predict(queue berth.Snapshot, past berth.History, r berth.Request) berth.Pr
 		p.Namespaces = berth.Namespaces{Names: claim.Names}
 	}
 	if e, waits := after.Explain(added.ID); waits {
-		p.Queue = berth.QueueEntry{Position: e.Position, OverlappingAhead: e.OverlappingAhead, BlockedBy: e.Blockers}
+		p.Queue = berth.QueueEntry{Position: e.Position, OverlappingAhead: e.OverlappingAhead, BlockedBy: atMost(e.Blockers, berth.MaxOverlapping)}
 	}
 	for _, start := range after.Plan(berth.MaxConcurrentBackups).Start {
 		p.Starts = p.Starts || start.Backup.ID == added.ID
@@ -178,7 +208,7 @@ func (s *Store) Simulate(ctx context.Context, r berth.SimulateRequest) (berth.Fo
 		if err != nil {
 			return err
 		}
-		queue, err := queueSnapshot(ctx, tx, c, extent{Depth: everything})
+		queue, err := queueSnapshot(ctx, tx, c, extent{Depth: everything, Later: maxLater})
 		if err != nil {
 			return err
 		}
@@ -198,7 +228,8 @@ func (s *Store) Simulate(ctx context.Context, r berth.SimulateRequest) (berth.Fo
 	return forecast, nil
 }
 
-// checkSimulation refuses a change that could not be made.
+// checkSimulation refuses a change that names what is not there or cannot be. A
+// name that is taken, or a full queue, is no obstacle to a thought.
 func (s *Store) checkSimulation(ctx context.Context, q querier, queue berth.Snapshot, r *berth.SimulateRequest) error {
 	change := berth.SettingsChange{ConcurrentBackups: r.ConcurrentBackups}
 	problems := change.Validate()

@@ -28,13 +28,16 @@ var (
 // SERIALIZABLE.
 func (s *Store) Unguard() { s.apart = apart{dequeue: beginCommitted} }
 
-// ReleaseStaleWatchers is what a dequeue begins with where somebody left.
-func (s *Store) ReleaseStaleWatchers(ctx context.Context, clusterName string) (int, error) {
+// ReleaseStaleWatchers does what a dequeue begins with where somebody left, until
+// nothing is left of it.
+func (s *Store) ReleaseStaleWatchers(ctx context.Context, clusterName string) error {
 	id, err := s.clusterID(ctx, clusterName)
-	if err != nil {
-		return 0, err
+	for more := err == nil; more; {
+		if more, err = s.releaseStaleWatchers(ctx, id); err != nil {
+			return err
+		}
 	}
-	return s.releaseStaleWatchers(ctx, id)
+	return err
 }
 
 // CollectBackups reads what the statement "running" gives, as the store does.

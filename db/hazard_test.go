@@ -302,8 +302,7 @@ func TestGateIsTakenFirst(t *testing.T) {
 			return err
 		},
 		"ReleaseStaleWatchers": func(d *dbtest.Database, _ berth.Run) error {
-			_, err := d.ReleaseStaleWatchers(ctx, berth.DefaultCluster)
-			return err
+			return d.ReleaseStaleWatchers(ctx, berth.DefaultCluster)
 		},
 	}
 	for name, operation := range operations {

@@ -52,10 +52,13 @@ func addETAs(ctx context.Context, tx pgx.Tx, backups []berth.Backup, within int)
 	return nil
 }
 
+// maxLater is how many backups that are not due a prediction counts with.
+const maxLater = 500
+
 // foresee reads what predictions rest on: the first places of a queue, and the
 // last runs.
 func foresee(ctx context.Context, tx pgx.Tx, c cluster, depth int) (berth.Snapshot, berth.History, error) {
-	queue, err := queueSnapshot(ctx, tx, c, extent{Depth: depth})
+	queue, err := queueSnapshot(ctx, tx, c, extent{Depth: depth, Later: min(depth, maxLater)})
 	if err != nil {
 		return queue, nil, err
 	}
@@ -93,7 +96,7 @@ func (s *Store) Predict(ctx context.Context, clusterName string) error {
 			return err
 		}
 		queue, past, err := foresee(ctx, tx, c, berth.MaxForecast)
-		if err != nil {
+		if err != nil || len(past) == 0 {
 			return err
 		}
 		at = queue.At

@@ -66,6 +66,7 @@ type backupRow struct {
 	PauseReason       string
 	PausedBy          string
 	SeenAt            *time.Time
+	NoWorkerSince     *time.Time
 	LocationMessage   *string
 	LocationReachedAt *time.Time
 	Position          int
@@ -119,6 +120,10 @@ func (r backupRow) setting(reason berth.WaitReason) (setting string, since *time
 	case berth.WaitQueuePaused:
 		pause := berth.Pause{Reason: r.PauseReason, By: r.PausedBy, Until: r.PausedUntil}
 		return pause.String(), r.PausedSince
+	case berth.WaitNoWorker:
+		return "", r.NoWorkerSince
+	case berth.WaitScopeUnresolvable:
+		return "", r.EnqueuedAt
 	case berth.WaitClusterUnreachable:
 		return "", r.SeenAt
 	case berth.WaitStorageUnavailable:

@@ -13,9 +13,9 @@ import (
 
 // extent is how much of a queue a snapshot has.
 type extent struct {
-	// Depth is the most queued backups that it has.
-	Depth int
-	// Through, if set, is the last of them.
+	// Depth is the most queued backups that it has, Later the most that are not due.
+	Depth, Later int
+	// Through, if set, is the last of the queued ones, or one that is not due.
 	Through *standing
 }
 
@@ -68,7 +68,7 @@ func queueSnapshot(ctx context.Context, tx pgx.Tx, c cluster, e extent) (berth.S
 		return s, err
 	}
 	s.Namespaces = newDictionary(known, c.Synced).inventory
-	args := pgx.NamedArgs{"cluster_id": c.ID, "depth": e.Depth, "through_key": nil, "through_seq": nil}
+	args := pgx.NamedArgs{"cluster_id": c.ID, "depth": e.Depth, "later": e.Later, "through_key": nil, "through_seq": nil}
 	if e.Through != nil {
 		args["through_key"], args["through_seq"] = e.Through.OrderKey, e.Through.Seq
 	}

@@ -4,6 +4,7 @@ DROP FUNCTION has_live_worker(int, timestamptz);
 DROP FUNCTION is_reachable(clusters, timestamptz);
 DROP FUNCTION is_paused(clusters, timestamptz);
 DROP TABLE predictions;
+ALTER TABLE departures DROP watcher, DROP order_key;
 DROP TABLE amendments;
 DROP TABLE relooks;
 DROP INDEX backups_runs;
@@ -20,7 +21,7 @@ ALTER TABLE backups
     DROP cancel_requested_at, DROP first_ready_at, DROP retry_at, DROP start_deadline, DROP not_before, DROP priority;
 ALTER TABLE storage_locations DROP reached_at, DROP checked_at, DROP message, DROP available;
 ALTER TABLE clusters
-    DROP CONSTRAINT clusters_pause, DROP reachable, DROP has_worker, DROP seen_at, DROP paused_by, DROP pause_reason,
+    DROP CONSTRAINT clusters_pause, DROP reachable, DROP worker_changed_at, DROP has_worker, DROP seen_at, DROP paused_by, DROP pause_reason,
     DROP paused_until, DROP paused_since, DROP settings_version, DROP max_queued, DROP item_block_worker_count;
 -- A queued backup's place, from 1.
 CREATE OR REPLACE FUNCTION queue_position(of_seq bigint) RETURNS bigint LANGUAGE sql STABLE PARALLEL SAFE AS $$

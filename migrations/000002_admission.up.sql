@@ -19,6 +19,7 @@ ALTER TABLE clusters
     ADD seen_at timestamptz,
     -- As the newest event of the cluster has it.
     ADD has_worker boolean NOT NULL DEFAULT false,
+    ADD worker_changed_at timestamptz,
     ADD reachable boolean NOT NULL DEFAULT true,
     ADD CONSTRAINT clusters_pause CHECK (paused_since IS NOT NULL OR paused_until IS NULL);
 
@@ -70,6 +71,11 @@ CREATE INDEX backups_known ON backups (cluster_id, location, order_key, seq)
 -- What the last runs took.
 CREATE INDEX backups_runs ON backups (cluster_id, completed_at DESC) WHERE phase IN ('Completed', 'PartiallyFailed');
 
+-- Up to which place those that wait for one that left were looked at.
+ALTER TABLE departures
+    ADD order_key timestamptz NOT NULL DEFAULT '-infinity',
+    ADD watcher   bigint NOT NULL DEFAULT 0;
+
 -- Who stands at this place or behind it may have got somebody ahead since it was
 -- looked at: of everyone in the queue, or of those that nothing was in the way of.
 CREATE TABLE relooks (
@@ -80,8 +86,8 @@ CREATE TABLE relooks (
 ) WITH (fillfactor = 50);
 
 -- While a change of a cluster's namespaces is worked into the claims of its
--- queue, in the order of the queue: those behind this place may claim what was,
--- and are neither admitted nor told what they wait for.
+-- queue, in the order of the queue: those behind this place may claim what was.
+-- None of them is admitted, and no witness is written for them.
 CREATE TABLE amendments (
     cluster_id int PRIMARY KEY REFERENCES clusters,
     order_key  timestamptz NOT NULL,
@@ -190,6 +196,7 @@ SELECT b.seq, b.id, b.cluster_id, c.name AS cluster, b.name, b.phase, b.reason, 
             THEN 'NoFreeSlot'
             ELSE 'Dispatch' END AS wait_reason,
        CASE WHEN w.seq = b.blocked_by THEN b.blocked_since END AS waiting_since,
+       CASE WHEN NOT c.has_worker THEN greatest(b.enqueued_at, coalesce(c.worker_changed_at, c.created_at)) END AS no_worker_since,
        c.concurrent_backups, c.paused_since, c.paused_until, c.pause_reason, c.paused_by, c.seen_at,
        l.message AS location_message, l.reached_at AS location_reached_at
   FROM backups b

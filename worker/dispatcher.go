@@ -66,8 +66,15 @@ func (w *Worker) await(ctx context.Context) {
 	}
 }
 
+// mostLines is how many of those that one look passed over have a line of their own.
+const mostLines = 10
+
 func logPassedOver(log interface{ Info(string, ...any) }, passedOver []berth.PassedOver) {
-	for _, p := range passedOver {
+	for i, p := range passedOver {
+		if i == mostLines {
+			log.Info("more backups wait", "backups", len(passedOver)-mostLines)
+			return
+		}
 		log.Info("backup waits", "backup", p.Name, "for", p.Witness, "namespaces", strings.Join(p.Shared, ","))
 	}
 }

@@ -22,7 +22,9 @@ edited AS (
            retry_at = CASE WHEN w.later THEN w.retry_at END,
            claim = CASE WHEN w.later THEN '{}' ELSE b.claim END, resolved = b.resolved OR w.later,
            evaluated = false, blocked_by = NULL, blocked_since = CASE WHEN NOT w.later THEN b.blocked_since END
-      FROM wanted w WHERE b.seq = w.seq
+      FROM wanted w
+     WHERE b.seq = w.seq
+       AND (w.priority, w.not_before, w.start_deadline) IS DISTINCT FROM (b.priority, b.not_before, b.start_deadline)
     RETURNING b.seq, b.cluster_id, b.order_key, b.phase, b.reason, b.message, b.priority, b.not_before, b.start_deadline, b.attempt, b.spec),
 moved AS (
     UPDATE claims SET order_key = e.order_key FROM edited e WHERE claims.seq = e.seq AND e.phase = 'Queued'),
@@ -32,7 +34,7 @@ left_over AS (
     SELECT e.cluster_id, e.seq FROM edited e
      WHERE (SELECT true FROM backups w WHERE w.blocked_by = e.seq
                AND (e.phase = 'New' OR (w.order_key, w.seq) < (e.order_key, e.seq)) LIMIT 1)
-    ON CONFLICT DO NOTHING),
+    ON CONFLICT (cluster_id, seq) DO UPDATE SET order_key = '-infinity', watcher = 0),
 logged AS (
     INSERT INTO events (at, cluster_id, seq, from_phase, to_phase, reason, message, attempt, detail)
     SELECT i.at, e.cluster_id, e.seq, w.former_phase, e.phase, e.reason, e.message, e.attempt,
@@ -40,4 +42,6 @@ logged AS (
       FROM edited e, wanted w, instant i),
 mirrored AS (
     INSERT INTO mirror_outbox (cluster_id, seq) SELECT cluster_id, seq FROM edited)
-SELECT seq, phase, spec, coalesce(start_deadline <= not_before, false), pg_notify('berth_queue', cluster_id::text)::text FROM edited
+SELECT w.seq, coalesce(e.phase, w.former_phase), (SELECT b.spec FROM backups b WHERE b.seq = w.seq),
+       coalesce(e.start_deadline <= e.not_before, false), CASE WHEN e.seq IS NOT NULL THEN pg_notify('berth_queue', e.cluster_id::text)::text END
+  FROM wanted w LEFT JOIN edited e USING (seq)

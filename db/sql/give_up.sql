@@ -14,7 +14,7 @@ freed AS (DELETE FROM claims USING ended e WHERE claims.seq = e.seq),
 left_over AS (
     INSERT INTO departures (cluster_id, seq)
     SELECT e.cluster_id, e.seq FROM ended e WHERE EXISTS (SELECT FROM backups w WHERE w.blocked_by = e.seq)
-    ON CONFLICT DO NOTHING),
+    ON CONFLICT (cluster_id, seq) DO UPDATE SET order_key = '-infinity', watcher = 0),
 logged AS (
     INSERT INTO events (at, cluster_id, seq, from_phase, to_phase, reason, message, attempt)
     SELECT i.at, e.cluster_id, e.seq, o.phase, e.phase, e.reason, e.message, e.attempt FROM ended e JOIN before o USING (seq), instant i),

@@ -25,7 +25,7 @@ watchers AS (
 left_over AS (
     INSERT INTO departures (cluster_id, seq)
     SELECT e.cluster_id, e.seq FROM ended e WHERE (SELECT count(*) FROM watchers) = 128
-    ON CONFLICT DO NOTHING),
+    ON CONFLICT (cluster_id, seq) DO UPDATE SET order_key = '-infinity', watcher = 0),
 logged AS (
     INSERT INTO events (at, cluster_id, seq, from_phase, to_phase, reason, message, worker, fence, attempt, slot)
     SELECT i.at, e.cluster_id, e.seq, o.phase, e.phase, e.reason, e.message, e.worker, e.fence, e.attempt, o.slot

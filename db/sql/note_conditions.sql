@@ -7,11 +7,11 @@ now AS MATERIALIZED (
       FROM clusters c, instant i WHERE c.id = @cluster_id),
 changed AS (
     UPDATE clusters c
-       SET has_worker = n.has_worker, reachable = n.reachable,
+       SET has_worker = n.has_worker, worker_changed_at = CASE WHEN n.had_worker <> n.has_worker THEN i.at ELSE c.worker_changed_at END, reachable = n.reachable,
            settings_version = c.settings_version + CASE WHEN n.resumed THEN 1 ELSE 0 END,
            paused_since = CASE WHEN NOT n.resumed THEN c.paused_since END, paused_until = CASE WHEN NOT n.resumed THEN c.paused_until END,
            pause_reason = CASE WHEN n.resumed THEN '' ELSE c.pause_reason END, paused_by = CASE WHEN n.resumed THEN '' ELSE c.paused_by END
-      FROM now n
+      FROM now n, instant i
      WHERE c.id = n.id AND (n.resumed OR n.had_worker <> n.has_worker OR n.was_reachable <> n.reachable)
     RETURNING c.id)
 INSERT INTO events (at, cluster_id, reason, message, detail)

@@ -55,7 +55,7 @@ left_over AS (
     SELECT t.cluster_id, t.seq FROM taken t
      WHERE EXISTS (SELECT FROM backups w WHERE w.blocked_by = t.seq
                       AND (t.phase <> 'Queued' OR (w.order_key, w.seq) < (t.order_key, t.seq)))
-    ON CONFLICT DO NOTHING),
+    ON CONFLICT (cluster_id, seq) DO UPDATE SET order_key = '-infinity', watcher = 0),
 logged AS (
     INSERT INTO events (at, cluster_id, seq, from_phase, to_phase, reason, message, worker, fence, attempt, slot)
     SELECT i.at, t.cluster_id, t.seq, x.phase, t.phase, t.reason, t.message, x.worker, x.fence, x.attempt, x.slot

@@ -27,6 +27,6 @@ come AS (
 left_over AS (
     INSERT INTO departures (cluster_id, seq)
     SELECT n.cluster_id, n.seq FROM current n
-     WHERE n.changed AND EXISTS (SELECT FROM backups w WHERE w.blocked_by = n.seq AND NOT w.claim && n.claim)
-    ON CONFLICT DO NOTHING)
+     WHERE n.changed AND (SELECT true FROM backups w WHERE w.blocked_by = n.seq LIMIT 1)
+    ON CONFLICT (cluster_id, seq) DO UPDATE SET order_key = '-infinity', watcher = 0)
 SELECT count(*) FROM current WHERE changed

@@ -24,7 +24,7 @@ left_over AS (
     INSERT INTO departures (cluster_id, seq)
     SELECT r.cluster_id, r.seq FROM released r
      WHERE EXISTS (SELECT FROM backups w WHERE w.blocked_by = r.seq AND (r.phase <> 'Queued' OR (w.order_key, w.seq) < (r.order_key, r.seq)))
-    ON CONFLICT DO NOTHING),
+    ON CONFLICT (cluster_id, seq) DO UPDATE SET order_key = '-infinity', watcher = 0),
 logged AS (
     INSERT INTO events (at, cluster_id, seq, from_phase, to_phase, reason, message, worker, fence, attempt, slot)
     SELECT i.at, r.cluster_id, r.seq, o.phase, r.phase, r.reason, r.message, o.worker, o.fence, r.attempt, o.slot
