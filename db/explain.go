@@ -46,7 +46,8 @@ func (s *Store) Explain(ctx context.Context, id uuid.UUID) (berth.Explained, err
 		}
 		explained.ComputedAt = queue.At
 		if e, waits := queue.Explain(id); waits {
-			explained.Blockers, explained.Chain = atMost(e.Blockers, berth.MaxOverlapping), e.Chain
+			explained.Blockers = atMost(e.Blockers, berth.MaxOverlapping)
+			explained.Chain = e.Chain[:min(len(e.Chain), berth.MaxOverlapping)]
 		}
 		since(explained.Blockers, explained.Backup.Queue)
 		return nil
