@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"net"
 	"net/url"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/berth-backup/berth/db/dbtest"
+	"github.com/berth-backup/berth/migrations"
 )
 
 // nowhere is the URL of a server that is not there.
@@ -80,23 +82,31 @@ func TestWrongUseIsSaidInOneLine(t *testing.T) {
 func TestAnOlderSchemaIsRefusedWithTheCommandThatMendsIt(t *testing.T) {
 	t.Parallel()
 	kubeconfig := kubeconfigOf(t, nowhere)
-	for name, prepare := range map[string]func(t *testing.T) (databaseURL string){
-		"never migrated": func(t *testing.T) string { return dbtest.Empty(t) },
-		"taken back": func(t *testing.T) string {
+	for name, test := range map[string]struct {
+		version int
+		prepare func(t *testing.T) (databaseURL string)
+	}{
+		"never migrated": {0, func(t *testing.T) string { return dbtest.Empty(t) }},
+		"one step taken back": {migrations.Latest - 1, func(t *testing.T) string {
 			databaseURL := dbtest.New(t).URL
 			runs(t, databaseURL, "migrate", "down")
 			return databaseURL
-		},
-		"its version was asked for": func(t *testing.T) string {
+		}},
+		"all taken back": {0, func(t *testing.T) string {
+			databaseURL := dbtest.New(t).URL
+			runs(t, databaseURL, "migrate", "down", "--steps", fmt.Sprint(migrations.Latest))
+			return databaseURL
+		}},
+		"its version was asked for": {0, func(t *testing.T) string {
 			databaseURL := dbtest.Empty(t)
 			runs(t, databaseURL, "migrate", "version")
 			return databaseURL
-		},
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			environment := []string{"BERTH_DATABASE_URL=" + prepare(t), "KUBECONFIG=" + kubeconfig}
-			saysInOneLine(t, startProcess(t, environment, "worker"), "version 0", "run: berth migrate up")
+			environment := []string{"BERTH_DATABASE_URL=" + test.prepare(t), "KUBECONFIG=" + kubeconfig}
+			saysInOneLine(t, startProcess(t, environment, "worker"), fmt.Sprintf("version %d", test.version), "run: berth migrate up")
 		})
 	}
 }
