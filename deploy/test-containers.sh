@@ -144,8 +144,8 @@ run_demo() {
 test_db() {
   say "the db suite on Postgres 18 in a container"
   "$deploy/images.sh" postgres
-  # The state machine has run on this version already: it shows nothing of containers.
-  (cd "$root" && BERTH_TEST_POSTGRES=container go test -race -count=1 -skip '^TestQueueMachine$' -tags containers ./db/...)
+  # Random histories for minutes show nothing of containers.
+  (cd "$root" && BERTH_TEST_POSTGRES=container go test -race -count=1 -skip '^(TestQueueMachine|TestConcurrentQueue.*|TestMany.*|TestEightProcesses.*)$' -tags containers ./db/...)
 }
 
 test_demo() {
