@@ -49,7 +49,8 @@ func (s *Store) SetLocationAvailable(ctx context.Context, clusterName, name stri
 
 // turn does what the clock or somebody's silence brought about: a pause that is
 // over, workers that are gone or back, start deadlines that passed, New backups
-// whose time has come, and claims that whoever changed the namespaces left. One gated transaction for at most 256 of each.
+// whose time has come, and claims that whoever changed the namespaces left. One
+// gated transaction for at most 256 of each, and amendBudget claims.
 func (s *Store) turn(ctx context.Context, clusterID int32, name string) error {
 	return s.gated(ctx, clusterID, func(tx pgx.Tx) error {
 		c := cluster{ID: clusterID, Name: name}

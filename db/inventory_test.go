@@ -2,6 +2,7 @@ package db_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -283,5 +284,48 @@ func TestClustersAreSeparate(t *testing.T) {
 	}
 	if hits := d.ConstraintHits(); len(hits) > 0 {
 		t.Errorf("constraints were hit: %v", hits)
+	}
+}
+
+// A process that dies while it works a change of the namespaces into the queue
+// leaves it to whoever dequeues next: nobody is admitted with a claim of before.
+func TestAmendmentOutlivesItsProcess(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	d := newQueue(t, 1, "web-1")
+	var many []berth.Request
+	for i := range 300 {
+		r := request(nth("b", i), "web-*")
+		r.Spec.ExcludedNamespaces = []string{nth("not", i)} // no two scopes alike
+		many = append(many, r)
+	}
+	enqueueMany(t, d, many...)
+	dispatch(t, d, 0)
+	// What the first transaction of a change writes, and then nothing more.
+	exec(t, d, "INSERT INTO namespaces (cluster_id, name, present) VALUES (1, 'web-9', true)")
+	exec(t, d, "UPDATE clusters SET inventory_version = inventory_version + 1")
+	exec(t, d, "INSERT INTO amendments (cluster_id, order_key, seq, names, relabelled) VALUES (1, '-infinity', 0, '{web-9}', '{}')")
+	enqueue(t, d, request("late", "web-9"))
+	runs := dispatch(t, d, 1)
+	if diff := cmp.Diff([]string{"b-0"}, names(runs)); diff != "" {
+		t.Fatalf("admitted (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"web-1", "web-9"}, runs[0].Contents.Names); diff != "" {
+		t.Errorf("it holds (-want +got):\n%s", diff)
+	}
+	for range 10 {
+		dispatch(t, d, 0)
+	}
+	q, err := d.Queue(ctx, berth.QueueOptions{Cluster: berth.DefaultCluster, Limit: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range q.Waiting {
+		if b.Name != "late" && !slices.Equal(b.Namespaces.Names, []string{"web-1", "web-9"}) {
+			t.Fatalf("%s claims %v", b.Name, b.Namespaces.Names)
+		}
+	}
+	if wait := waits(t, d)["late"]; wait != "EarlierQueuedOverlap b-299 web-9" {
+		t.Errorf("late waits for %q", wait)
 	}
 }
