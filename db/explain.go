@@ -35,8 +35,8 @@ func (s *Store) Explain(ctx context.Context, id uuid.UUID) (berth.Explained, err
 		if err != nil {
 			return err
 		}
-		// Who is behind it is not in its way.
-		ahead := extent{Depth: everything, Through: &standing{OrderKey: row.OrderKey, Seq: row.Seq}}
+		// Who is behind it is not in its way; one whose time has come counts as queued.
+		ahead := extent{Depth: everything, Later: maxLater, Through: &standing{OrderKey: row.OrderKey, Seq: row.Seq}}
 		if !found.Phase.Waiting() {
 			ahead = extent{}
 		}
@@ -49,7 +49,7 @@ func (s *Store) Explain(ctx context.Context, id uuid.UUID) (berth.Explained, err
 			explained.Blockers = atMost(e.Blockers, berth.MaxOverlapping)
 			explained.Chain = e.Chain[:min(len(e.Chain), berth.MaxOverlapping)]
 		}
-		since(explained.Blockers, explained.Backup.Queue)
+		since(explained.Blockers, row, explained.Backup.Queue)
 		return nil
 	})
 	if err != nil {
@@ -73,14 +73,16 @@ func atMost(blockers []berth.Blocker, most int) []berth.Blocker {
 	return kept
 }
 
-// since adds to what is in the way since when it is, where the row knows.
-func since(blockers []berth.Blocker, entry *berth.QueueEntry) {
-	if entry == nil {
-		return
-	}
+// since adds to what is in the way since when it is, where somebody recorded it:
+// for a setting the row tells, for a backup only of the witness.
+func since(blockers []berth.Blocker, row backupRow, entry *berth.QueueEntry) {
 	for i, b := range blockers {
+		if b.Backup == nil {
+			_, blockers[i].Since = row.setting(b.Reason)
+			continue
+		}
 		for _, known := range entry.BlockedBy {
-			if b.Reason == known.Reason && (b.Backup == nil) == (known.Backup == nil) && (b.Backup == nil || b.Backup.ID == known.Backup.ID) {
+			if known.Backup != nil && known.Backup.ID == b.Backup.ID && known.Reason == b.Reason {
 				blockers[i].Since = known.Since
 			}
 		}

@@ -139,7 +139,7 @@ func TestReap(t *testing.T) {
 			break
 		}
 		if attempt > 1 {
-			if b.Phase != berth.PhaseNew || b.Queue.BlockedBy[0].Reason != berth.WaitBackOff || b.Queue.Position != 0 || len(b.Namespaces.Names) != 0 {
+			if b.Phase != berth.PhaseNew || b.Queue.BlockedBy[0].Reason != berth.WaitBackOff || b.Queue.BlockedBy[0].Since == nil || b.Queue.Position != 0 || len(b.Namespaces.Names) != 0 {
 				t.Errorf("after attempt %d it is %+v, want a back-off", attempt, b)
 			}
 			endBackOff(t, d.URL, run.Seq)

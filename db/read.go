@@ -67,6 +67,8 @@ type backupRow struct {
 	PausedBy          string
 	SeenAt            *time.Time
 	NoWorkerSince     *time.Time
+	NewSince          *time.Time
+	FullSince         *time.Time
 	LocationMessage   *string
 	LocationReachedAt *time.Time
 	Position          int
@@ -114,9 +116,9 @@ func (r backupRow) blocker() berth.Blocker {
 func (r backupRow) setting(reason berth.WaitReason) (setting string, since *time.Time) {
 	switch reason {
 	case berth.WaitNotBefore:
-		return "notBefore=" + timestamp(*r.NotBefore), &r.CreatedAt
+		return "notBefore=" + timestamp(*r.NotBefore), r.NewSince
 	case berth.WaitBackOff:
-		return "retryAt=" + timestamp(*r.RetryAt), nil
+		return "retryAt=" + timestamp(*r.RetryAt), r.NewSince
 	case berth.WaitQueuePaused:
 		pause := berth.Pause{Reason: r.PauseReason, By: r.PausedBy, Until: r.PausedUntil}
 		return pause.String(), r.PausedSince
@@ -129,7 +131,7 @@ func (r backupRow) setting(reason berth.WaitReason) (setting string, since *time
 	case berth.WaitStorageUnavailable:
 		return "storageLocation=" + r.Location, r.LocationReachedAt
 	case berth.WaitNoFreeSlot:
-		return fmt.Sprintf("concurrentBackups=%d", r.ConcurrentBackups), nil
+		return fmt.Sprintf("concurrentBackups=%d", r.ConcurrentBackups), r.FullSince
 	}
 	return "", nil
 }

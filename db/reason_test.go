@@ -60,8 +60,7 @@ func TestReasons(t *testing.T) {
 	}
 	for _, b := range q.Waiting {
 		blocker := b.Queue.BlockedBy[0]
-		overlaps := blocker.Backup != nil
-		if overlaps != (blocker.Since != nil) || (blocker.Setting == "concurrentBackups=1") != (blocker.Reason == berth.WaitNoFreeSlot) {
+		if blocker.Since == nil || (blocker.Setting == "concurrentBackups=1") != (blocker.Reason == berth.WaitNoFreeSlot) {
 			t.Errorf("%s waits for %+v", b.Name, blocker)
 		}
 	}
@@ -79,6 +78,83 @@ func TestReasons(t *testing.T) {
 	}
 	delete(nobody, "first")
 	checkWaits(t, d, "the worker is silent", nobody)
+}
+
+// Whatever a backup waits for, it says since when, and so does its explanation of
+// every setting.
+func TestSinceWhen(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	d := newQueue(t, 1, "a", "b")
+	if _, err := d.Renew(ctx, berth.DefaultCluster, "w", time.Hour, nil); err != nil {
+		t.Fatal(err)
+	}
+	since := func(b berth.Backup, want berth.WaitReason) time.Time {
+		t.Helper()
+		b, err := d.Backup(ctx, b.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		blocker := b.Queue.BlockedBy[0]
+		if blocker.Reason != want || blocker.Since == nil {
+			t.Fatalf("%s waits for %+v, want %s since some time", b.Name, blocker, want)
+		}
+		e, err := d.Explain(ctx, b.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, blocker := range e.Blockers {
+			if blocker.Backup == nil && blocker.Since == nil {
+				t.Errorf("%s is explained by %+v", b.Name, blocker)
+			}
+		}
+		return *blocker.Since
+	}
+	enqueue(t, d, request("first", "a"))
+	dispatch(t, d, 1)
+	free := enqueue(t, d, request("free", "b"))
+	if got := since(free, berth.WaitNoFreeSlot); !got.Equal(*free.EnqueuedAt) {
+		t.Errorf("no free slot since %s, asked for at %s", got, free.EnqueuedAt)
+	}
+
+	// The place that opens goes to another one.
+	enqueue(t, d, berth.Request{Name: "urgent", Priority: 60, Spec: spec([]string{""}, nil)})
+	if err := d.SetConcurrentBackups(ctx, berth.DefaultCluster, 2); err != nil {
+		t.Fatal(err)
+	}
+	urgent := dispatch(t, d, 1)[0]
+	if got := since(free, berth.WaitNoFreeSlot); urgent.Name != "urgent" || !got.Equal(urgent.ReadyAt) {
+		t.Errorf("no free slot since %s, %s took the last at %s", got, urgent.Name, urgent.ReadyAt)
+	}
+	// A limit that is lower counts from its change.
+	if err := d.SetConcurrentBackups(ctx, berth.DefaultCluster, 1); err != nil {
+		t.Fatal(err)
+	}
+	if got := since(free, berth.WaitNoFreeSlot); !got.After(urgent.ReadyAt) {
+		t.Errorf("no free slot since %s, before the limit was lowered", got)
+	}
+
+	// One that is put off waits for that from then on.
+	tonight := time.Now().Add(time.Hour)
+	if _, err := d.Edit(ctx, free.ID, berth.Edit{NotBefore: &tonight}); err != nil {
+		t.Fatal(err)
+	}
+	if got := since(free, berth.WaitNotBefore); !got.After(*free.EnqueuedAt) {
+		t.Errorf("put off since %s, asked for at %s", got, free.EnqueuedAt)
+	}
+	later, err := d.Enqueue(ctx, berth.Request{Name: "later", NotBefore: &tonight, Spec: spec([]string{"b"}, nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := since(later, berth.WaitNotBefore); !got.Equal(later.CreatedAt) {
+		t.Errorf("not due since %s, asked for at %s", got, later.CreatedAt)
+	}
+	last := enqueue(t, d, request("last", "c-*"))
+	if _, err := d.Pause(ctx, berth.DefaultCluster, berth.PauseRequest{By: "ops"}); err != nil {
+		t.Fatal(err)
+	}
+	since(last, berth.WaitQueuePaused)
+	since(later, berth.WaitNotBefore)
 }
 
 // The same before anybody has looked: the reason is then what the rule finds.

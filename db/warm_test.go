@@ -32,3 +32,24 @@ func TestConnectionsAreWarm(t *testing.T) {
 	}
 	finish(t, d, done.Runs[0])
 }
+
+// Somebody who has a table locked keeps nobody from a new connection.
+func TestALockedTableKeepsNobodyFromAConnection(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	d := newQueue(t, 1, "a")
+	h := &holder{tb: t, conn: connect(t, d.Direct)}
+	h.exec("BEGIN")
+	h.exec("LOCK TABLE backups IN ACCESS EXCLUSIVE MODE")
+	s := openStore(t, d.Direct, 1)
+	if _, err := s.Clusters(ctx); err != nil {
+		t.Errorf("a read of another table: %v", err)
+	}
+	h.exec("ROLLBACK")
+	enqueue(t, d, request("first", "a"))
+	done, err := s.Dispatch(ctx, berth.DispatchRequest{Cluster: berth.DefaultCluster, Worker: "w", Want: 1, LeaseTTL: time.Hour})
+	if err != nil || len(done.Runs) != 1 {
+		t.Errorf("admitted %v, %v", done.Runs, err)
+	}
+}

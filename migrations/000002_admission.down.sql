@@ -22,7 +22,7 @@ ALTER TABLE backups
 ALTER TABLE storage_locations DROP reached_at, DROP checked_at, DROP message, DROP available;
 ALTER TABLE clusters
     DROP CONSTRAINT clusters_pause, DROP reachable, DROP worker_changed_at, DROP has_worker, DROP seen_at, DROP paused_by, DROP pause_reason,
-    DROP paused_until, DROP paused_since, DROP settings_version, DROP max_queued, DROP item_block_worker_count;
+    DROP paused_until, DROP paused_since, DROP settings_version, DROP max_queued, DROP item_block_worker_count, DROP limited_at;
 -- A queued backup's place, from 1.
 CREATE OR REPLACE FUNCTION queue_position(of_seq bigint) RETURNS bigint LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT count(*) FROM backups b

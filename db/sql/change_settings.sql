@@ -1,7 +1,8 @@
 -- Other limits. Slots above a lowered limit go as soon as nobody holds them;
 -- running backups go on. Behind the gate, where nobody else changes them; an
 -- enqueue's reference to the cluster does not keep it waiting.
-WITH former AS MATERIALIZED (
+WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at),
+former AS MATERIALIZED (
     SELECT id, concurrent_backups, item_block_worker_count, max_queued FROM clusters
      WHERE id = @cluster_id AND (@if_version::bigint IS NULL OR settings_version = @if_version::bigint) FOR NO KEY UPDATE),
 wanted AS MATERIALIZED (
@@ -11,8 +12,9 @@ wanted AS MATERIALIZED (
       FROM former),
 changed AS (
     UPDATE clusters c SET concurrent_backups = w.concurrent_backups, item_block_worker_count = w.item_block_worker_count,
-           max_queued = w.max_queued, settings_version = settings_version + 1
-      FROM wanted w, former f
+           max_queued = w.max_queued, settings_version = settings_version + 1,
+           limited_at = CASE WHEN w.concurrent_backups <> f.concurrent_backups THEN i.at ELSE c.limited_at END
+      FROM wanted w, former f, instant i
      WHERE c.id = w.id AND (w.concurrent_backups, w.item_block_worker_count, coalesce(w.max_queued, 0))
                         <> (f.concurrent_backups, f.item_block_worker_count, coalesce(f.max_queued, 0))
     RETURNING c.id, c.concurrent_backups, c.item_block_worker_count, c.max_queued),
@@ -24,9 +26,9 @@ closed AS (
        AND NOT EXISTS (SELECT FROM backups b WHERE b.cluster_id = s.cluster_id AND b.slot = s.slot)),
 logged AS (
     INSERT INTO events (at, cluster_id, reason, message, detail)
-    SELECT clock_timestamp(), c.id, 'LimitChanged', format('%s from %s to %s', s.setting, coalesce(s.former::text, 'no cap'), coalesce(s.now::text, 'no cap')),
+    SELECT i.at, c.id, 'LimitChanged', format('%s from %s to %s', s.setting, coalesce(s.former::text, 'no cap'), coalesce(s.now::text, 'no cap')),
            jsonb_build_object('setting', s.setting, 'from', s.former, 'to', s.now)
-      FROM changed c, former f, LATERAL (VALUES
+      FROM instant i, changed c, former f, LATERAL (VALUES
            ('concurrentBackups', f.concurrent_backups, c.concurrent_backups),
            ('itemBlockWorkerCount', f.item_block_worker_count, c.item_block_worker_count),
            ('maxQueued', f.max_queued, c.max_queued)) s (setting, former, now)
