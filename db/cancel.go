@@ -13,7 +13,7 @@ import (
 // and gives it as it then is. One that is Canceled already stays as it is. Errors:
 // CodeNotFound, CodeStateConflict where it ended in another way.
 func (s *Store) Cancel(ctx context.Context, id uuid.UUID, who string) (berth.Backup, error) {
-	return s.changeWaiting(ctx, id, func(tx pgx.Tx, b place) error {
+	return s.changeWaiting(ctx, id, func(tx *transaction, b place) error {
 		message := by("canceled", who)
 		switch {
 		case b.Phase == berth.PhaseCanceled:

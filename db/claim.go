@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -59,31 +58,18 @@ func (d dictionary) numbers(names []string) []int32 {
 	return ids
 }
 
-// resolve applies scopes to the rows of their cluster's namespaces. Their
-// literals are in the dictionary already.
-func resolve(ctx context.Context, tx pgx.Tx, c cluster, scopes []berth.Scope) ([]claim, error) {
-	// An everything-but needs every namespace, since the exclude label makes a hole.
-	everyone := slices.ContainsFunc(scopes, func(s berth.Scope) bool { return s.HasPattern() || s.Kind == berth.ScopeEverythingBut })
-	var literals []string
-	for _, scope := range scopes {
-		literals = append(literals, scope.Literals()...)
-	}
-	known, err := namespaces(ctx, tx, statement("known_namespaces"), pgx.NamedArgs{
-		"cluster_id": c.ID, "everyone": everyone, "names": literals,
-	})
-	if err != nil {
-		return nil, err
-	}
-	dictionary := newDictionary(known, c.Synced)
+// claims applies scopes to a dictionary that has all their literals, and where
+// everyone is looked at, every namespace.
+func (d dictionary) claims(scopes []berth.Scope, everyone bool) []claim {
 	claims := make([]claim, len(scopes))
 	for i, scope := range scopes {
 		if everyone {
-			claims[i] = dictionary.claim(scope)
+			claims[i] = d.claim(scope)
 		} else {
-			claims[i] = dictionary.of(scope.Literals()).claim(scope)
+			claims[i] = d.of(scope.Literals()).claim(scope)
 		}
 	}
-	return claims, nil
+	return claims
 }
 
 // of is the part of a dictionary that has these names: a scope of literals needs
@@ -130,7 +116,7 @@ func (q queuedSpec) scope() (berth.Scope, error) {
 
 // reclaim gives each of these queued backups the claim that its scope has in
 // the inventory as it is now, all in one statement. The caller holds the gate.
-func reclaim(ctx context.Context, tx pgx.Tx, c cluster, backups []queuedSpec) error {
+func reclaim(ctx context.Context, tx *transaction, c cluster, backups []queuedSpec) error {
 	if len(backups) == 0 {
 		return nil
 	}

@@ -52,7 +52,7 @@ func (s *Store) clusterID(ctx context.Context, name string) (int32, error) {
 // AddCluster adds a cluster with the default limits; one that exists is left
 // as it is.
 func (s *Store) AddCluster(ctx context.Context, name string) error {
-	return s.ungated(ctx, func(tx pgx.Tx) error {
+	return s.ungated(ctx, func(tx *transaction) error {
 		if _, err := tx.Exec(ctx, statement("add_cluster"), pgx.NamedArgs{"name": name}); err != nil {
 			return fmt.Errorf("add cluster %s: %w", name, err)
 		}
@@ -66,7 +66,7 @@ func (s *Store) SetStorageLocation(ctx context.Context, location berth.StorageLo
 	if err != nil {
 		return border(err)
 	}
-	return s.ungated(ctx, func(tx pgx.Tx) error {
+	return s.ungated(ctx, func(tx *transaction) error {
 		_, err := tx.Exec(ctx, statement("set_location"), pgx.NamedArgs{
 			"cluster_id": c.ID, "name": location.Name, "url": location.URL, "prefix": location.Prefix,
 		})
@@ -85,7 +85,7 @@ func (s *Store) EnsureStorageLocation(ctx context.Context, location berth.Storag
 		return berth.StorageLocation{}, border(err)
 	}
 	stored := berth.StorageLocation{}
-	err = s.ungated(ctx, func(tx pgx.Tx) error {
+	err = s.ungated(ctx, func(tx *transaction) error {
 		_, err := tx.Exec(ctx, statement("ensure_location"), pgx.NamedArgs{
 			"cluster_id": c.ID, "name": location.Name, "url": location.URL, "prefix": location.Prefix,
 		})

@@ -17,7 +17,7 @@ func (s *Store) Seen(ctx context.Context, clusterName string) error {
 	if err != nil {
 		return border(err)
 	}
-	return s.ungated(ctx, func(tx pgx.Tx) error {
+	return s.ungated(ctx, func(tx *transaction) error {
 		if _, err := tx.Exec(ctx, statement("seen"), pgx.NamedArgs{"cluster_id": c.ID}); err != nil {
 			return fmt.Errorf("note that cluster %s answered: %w", clusterName, err)
 		}
@@ -32,7 +32,7 @@ func (s *Store) SetLocationAvailable(ctx context.Context, clusterName, name stri
 	if err != nil {
 		return border(err)
 	}
-	return s.ungated(ctx, func(tx pgx.Tx) error {
+	return s.ungated(ctx, func(tx *transaction) error {
 		var found, notified int
 		err := tx.QueryRow(ctx, statement("location_available"), pgx.NamedArgs{
 			"cluster_id": c.ID, "name": name, "available": available, "message": message,
@@ -52,7 +52,7 @@ func (s *Store) SetLocationAvailable(ctx context.Context, clusterName, name stri
 // whose time has come, and claims that whoever changed the namespaces left. One
 // gated transaction for at most 256 of each, and amendBudget claims.
 func (s *Store) turn(ctx context.Context, clusterID int32, name string) error {
-	return s.gated(ctx, clusterID, func(tx pgx.Tx) error {
+	return s.gated(ctx, clusterID, func(tx *transaction) error {
 		c := cluster{ID: clusterID, Name: name}
 		if _, err := tx.Exec(ctx, statement("note_conditions"), pgx.NamedArgs{"cluster_id": c.ID}); err != nil {
 			return fmt.Errorf("note the conditions of cluster %s: %w", c.Name, err)
@@ -69,7 +69,7 @@ func (s *Store) turn(ctx context.Context, clusterID int32, name string) error {
 }
 
 // giveUpOverdue fails the waiting backups whose start deadline passed.
-func giveUpOverdue(ctx context.Context, tx pgx.Tx, c cluster) error {
+func giveUpOverdue(ctx context.Context, tx *transaction, c cluster) error {
 	rows, err := tx.Query(ctx, statement("overdue"), pgx.NamedArgs{"cluster_id": c.ID})
 	if err != nil {
 		return fmt.Errorf("find start deadlines that passed: %w", err)
@@ -87,7 +87,7 @@ func giveUpOverdue(ctx context.Context, tx pgx.Tx, c cluster) error {
 const reasonStartDeadline = "StartDeadlineExceeded"
 
 // giveUp ends waiting backups. The caller has the gate.
-func giveUp(ctx context.Context, tx pgx.Tx, seqs []int64, phase berth.Phase, reason, message string) error {
+func giveUp(ctx context.Context, tx *transaction, seqs []int64, phase berth.Phase, reason, message string) error {
 	failureReason := ""
 	if phase == berth.PhaseFailed {
 		failureReason = reason + ": " + message
@@ -105,7 +105,7 @@ func giveUp(ctx context.Context, tx pgx.Tx, seqs []int64, phase berth.Phase, rea
 // fallDue puts New backups whose time has come into the queue, with the claims
 // that their scopes have now. The caller has the gate, and so nobody has the
 // inventory's exclusive lock.
-func fallDue(ctx context.Context, tx pgx.Tx, c cluster) error {
+func fallDue(ctx context.Context, tx *transaction, c cluster) error {
 	rows, err := tx.Query(ctx, statement("fall_due"), pgx.NamedArgs{"cluster_id": c.ID})
 	if err != nil {
 		return fmt.Errorf("queue what is due: %w", err)

@@ -93,7 +93,7 @@ type admitted struct {
 
 func (s *Store) dispatchOnce(ctx context.Context, clusterID int32, d berth.DispatchRequest) (dispatchPass, error) {
 	var pass dispatchPass
-	err := s.dequeue(ctx, clusterID, func(tx pgx.Tx) error {
+	err := s.dequeue(ctx, clusterID, func(tx *transaction) error {
 		pass = dispatchPass{}
 		return dispatchInto(ctx, tx, clusterID, d, &pass)
 	})
@@ -111,12 +111,12 @@ func (s *Store) dispatchOnce(ctx context.Context, clusterID int32, d berth.Dispa
 	return pass, nil
 }
 
-func dispatchInto(ctx context.Context, tx pgx.Tx, clusterID int32, d berth.DispatchRequest, pass *dispatchPass) error {
+func dispatchInto(ctx context.Context, tx *transaction, clusterID int32, d berth.DispatchRequest, pass *dispatchPass) error {
 	var admitted json.RawMessage
 	var told int
-	err := tx.QueryRow(ctx, statement("dispatch"), pgx.NamedArgs{
+	err := tx.last(ctx, statement("dispatch"), pgx.NamedArgs{
 		"cluster_id": clusterID, "want": d.Want, "worker": d.Worker, "lease_ttl": d.LeaseTTL,
-	}).Scan(&pass.More, &admitted, &pass.passedOver, &told)
+	}, &pass.More, &admitted, &pass.passedOver, &told)
 	if err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func (s *Store) Remark(ctx context.Context, clusterName string) error {
 	if err != nil {
 		return border(err)
 	}
-	return s.gated(ctx, c.ID, func(tx pgx.Tx) error {
+	return s.gated(ctx, c.ID, func(tx *transaction) error {
 		if _, err := tx.Exec(ctx, statement("remark"), pgx.NamedArgs{"cluster_id": c.ID}); err != nil {
 			return fmt.Errorf("look at the queue of cluster %s again: %w", clusterName, err)
 		}
@@ -178,7 +178,7 @@ func (s *Store) releaseStaleWatchers(ctx context.Context, clusterID int32) (more
 			return more, nil
 		}
 		var released, told int
-		err := s.gated(ctx, clusterID, func(tx pgx.Tx) error {
+		err := s.gated(ctx, clusterID, func(tx *transaction) error {
 			return tx.QueryRow(ctx, statement("release_watchers"), pgx.NamedArgs{"cluster_id": clusterID}).Scan(&released, &told)
 		})
 		if err != nil {

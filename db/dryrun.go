@@ -18,7 +18,7 @@ func (s *Store) DryRun(ctx context.Context, r berth.Request) (berth.Prediction, 
 	}
 	problems := r.Validate()
 	var prediction berth.Prediction
-	err := s.snapshot(ctx, func(tx pgx.Tx) error {
+	err := s.snapshot(ctx, func(tx *transaction) error {
 		if err := refusedOf(ctx, tx, r, problems); err != nil {
 			return err
 		}

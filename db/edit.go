@@ -18,7 +18,7 @@ func (s *Store) Edit(ctx context.Context, id uuid.UUID, e berth.Edit) (berth.Bac
 	if problems := e.Validate(); problems != nil {
 		return berth.Backup{}, &berth.Error{Code: berth.CodeValidationFailed, Detail: "the backup cannot be as asked for", Fields: problems}
 	}
-	return s.changeWaiting(ctx, id, func(tx pgx.Tx, b place) error {
+	return s.changeWaiting(ctx, id, func(tx *transaction, b place) error {
 		args := pgx.NamedArgs{
 			"seq": b.Seq, "message": by("edited", e.By), "priority": e.Priority,
 			"edits_not_before": e.NotBefore != nil, "not_before": nil, "edits_start_deadline": e.StartDeadline != nil, "start_deadline": nil,

@@ -30,7 +30,7 @@ func (s *Store) Enqueue(ctx context.Context, r berth.Request) (berth.Backup, err
 	if generated {
 		r.Name = berth.GenerateName(time.Now(), id)
 	}
-	err = s.ungated(ctx, func(tx pgx.Tx) error {
+	err = s.ungated(ctx, func(tx *transaction) error {
 		if len(problems) > 0 {
 			return refusedOf(ctx, tx, r, problems)
 		}
@@ -82,7 +82,7 @@ func (s *Store) EnqueueMany(ctx context.Context, clusterName string, requests []
 		}
 		ids[i], all[i] = id, asked{ID: id, Request: r}
 	}
-	err := s.ungated(ctx, func(tx pgx.Tx) error { return enqueue(ctx, tx, clusterName, all) })
+	err := s.ungated(ctx, func(tx *transaction) error { return enqueue(ctx, tx, clusterName, all) })
 	if e := postgresError(err); e != nil && e.Code == uniqueViolation && e.ConstraintName == constraintName {
 		return nil, berth.Errorf(berth.CodeNameTaken, "cluster %q has a backup of one of these names already", clusterName)
 	}
@@ -118,9 +118,9 @@ type newBackup struct {
 	LeftOut       []int32           `json:"left_out"`
 }
 
-// enqueue resolves the scopes and inserts the backups in one READ COMMITTED
-// transaction. It takes no gate and neither locks nor writes the cluster's row.
-func enqueue(ctx context.Context, tx pgx.Tx, clusterName string, all []asked) error {
+// enqueue resolves the scopes, inserts the backups and commits, in one READ
+// COMMITTED transaction. It takes no gate and neither locks nor writes the cluster's row.
+func enqueue(ctx context.Context, tx *transaction, clusterName string, all []asked) error {
 	c, err := writable(ctx, tx, clusterName, all)
 	if err != nil {
 		return err
@@ -152,9 +152,9 @@ func enqueue(ctx context.Context, tx pgx.Tx, clusterName string, all []asked) er
 		return fmt.Errorf("encode the backups: %w", err)
 	}
 	var inserted, notified int
-	err = tx.QueryRow(ctx, statement("enqueue"), pgx.NamedArgs{
+	err = tx.last(ctx, statement("enqueue"), pgx.NamedArgs{
 		"backups": string(text), "cluster_id": c.ID, "max_attempts": berth.DefaultMaxAttempts, "inventory_version": c.InventoryVersion,
-	}).Scan(&inserted, &notified)
+	}, &inserted, &notified)
 	if err != nil {
 		return fmt.Errorf("enqueue %d backups: %w", len(all), err)
 	}
@@ -166,29 +166,40 @@ func enqueue(ctx context.Context, tx pgx.Tx, clusterName string, all []asked) er
 //
 // A namespace that appears now waits until this transaction has ended, and then
 // amends its claims; or it came first, and is seen here.
-func claimInto(ctx context.Context, tx pgx.Tx, c cluster, scopes []berth.Scope) (cluster, []claim, error) {
-	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock_shared(1, $1)", c.ID); err != nil {
-		return c, nil, fmt.Errorf("share the inventory of cluster %s: %w", c.Name, err)
-	}
+func claimInto(ctx context.Context, tx *transaction, c cluster, scopes []berth.Scope) (cluster, []claim, error) {
 	var literals []string
 	for _, scope := range scopes {
 		literals = append(literals, scope.Literals()...)
 	}
 	slices.Sort(literals)
-	if err := nameNamespaces(ctx, tx, c.ID, slices.Compact(literals)); err != nil {
-		return c, nil, err
+	literals = slices.Compact(literals)
+	// An everything-but needs every namespace, since the exclude label makes a hole.
+	everyone := slices.ContainsFunc(scopes, func(s berth.Scope) bool { return s.HasPattern() || s.Kind == berth.ScopeEverythingBut })
+
+	var known []namespaceRow
+	batch := &pgx.Batch{}
+	batch.Queue("SELECT pg_advisory_xact_lock_shared(1, $1)", c.ID)
+	if len(literals) > 0 {
+		batch.Queue(statement("name_namespaces"), pgx.NamedArgs{"cluster_id": c.ID, "names": literals})
 	}
-	c, err := findCluster(ctx, tx, c.Name)
-	if err != nil {
-		return c, nil, err
+	batch.Queue(statement("cluster"), pgx.NamedArgs{"name": c.Name}).Query(func(rows pgx.Rows) (err error) {
+		c, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[cluster])
+		return err
+	})
+	batch.Queue(statement("known_namespaces"), pgx.NamedArgs{"cluster_id": c.ID, "everyone": everyone, "names": literals}).
+		Query(func(rows pgx.Rows) (err error) {
+			known, err = pgx.CollectRows(rows, pgx.RowToStructByName[namespaceRow])
+			return err
+		})
+	if err := tx.together(ctx, batch); err != nil {
+		return c, nil, fmt.Errorf("resolve the namespaces: %w", err)
 	}
-	claims, err := resolve(ctx, tx, c, scopes)
-	return c, claims, err
+	return c, newDictionary(known, c.Synced).claims(scopes, everyone), nil
 }
 
 // leaveRoom refuses more backups than the cluster's cap allows to wait. While a
 // cluster has one, those who ask for more take turns, so that it is exact.
-func leaveRoom(ctx context.Context, tx pgx.Tx, c cluster, more int) error {
+func leaveRoom(ctx context.Context, tx *transaction, c cluster, more int) error {
 	if c.MaxQueued == nil {
 		return nil
 	}
@@ -290,16 +301,6 @@ func locationProblem(ctx context.Context, q querier, clusterID int32, name, back
 			"the storage location %q is a folder, where a backup's name has at most %d characters", name, maxNameInFolder)}}, nil
 	}
 	return nil, nil
-}
-
-func nameNamespaces(ctx context.Context, tx pgx.Tx, clusterID int32, names []string) error {
-	if len(names) == 0 {
-		return nil
-	}
-	if _, err := tx.Exec(ctx, statement("name_namespaces"), pgx.NamedArgs{"cluster_id": clusterID, "names": names}); err != nil {
-		return fmt.Errorf("name the namespaces: %w", err)
-	}
-	return nil
 }
 
 func orEmpty(m map[string]string) map[string]string {

@@ -17,7 +17,7 @@ const everything = 1 << 30
 // if there is none of that id.
 func (s *Store) Explain(ctx context.Context, id uuid.UUID) (berth.Explained, error) {
 	var explained berth.Explained
-	err := s.snapshot(ctx, func(tx pgx.Tx) error {
+	err := s.snapshot(ctx, func(tx *transaction) error {
 		row, err := readBackup(ctx, tx, "b.id = @id", pgx.NamedArgs{"id": id})
 		if err != nil {
 			return err

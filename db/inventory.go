@@ -35,7 +35,7 @@ func (s *Store) changeInventory(ctx context.Context, clusterName string, complet
 	if err != nil {
 		return border(err)
 	}
-	err = s.gated(ctx, c.ID, func(tx pgx.Tx) error {
+	err = s.gated(ctx, c.ID, func(tx *transaction) error {
 		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(1, $1)", c.ID); err != nil {
 			return fmt.Errorf("lock the inventory: %w", err)
 		}
@@ -131,7 +131,7 @@ func inventoryChanges(before []namespaceRow, now []berth.Namespace, complete boo
 }
 
 // applyInventory writes the namespaces and begins to amend the queue's claims.
-func applyInventory(ctx context.Context, tx pgx.Tx, c cluster, complete bool, changed changes) error {
+func applyInventory(ctx context.Context, tx *transaction, c cluster, complete bool, changed changes) error {
 	if len(changed.names) > 0 {
 		if _, err := tx.Exec(ctx, statement("change_inventory"), pgx.NamedArgs{
 			"cluster_id": c.ID, "names": changed.names, "present": changed.present, "excluded": changed.excluded,
@@ -169,7 +169,7 @@ const amendBudget = 64
 // dequeues next.
 func (s *Store) amendAll(ctx context.Context, c cluster) error {
 	for more := true; more; {
-		err := s.gated(ctx, c.ID, func(tx pgx.Tx) (err error) {
+		err := s.gated(ctx, c.ID, func(tx *transaction) (err error) {
 			more, err = amend(ctx, tx, c.Name)
 			return err
 		})
@@ -182,7 +182,7 @@ func (s *Store) amendAll(ctx context.Context, c cluster) error {
 
 // amend works the change into the next stretch of the queue, and says whether
 // there is more. The caller holds the gate.
-func amend(ctx context.Context, tx pgx.Tx, clusterName string) (more bool, err error) {
+func amend(ctx context.Context, tx *transaction, clusterName string) (more bool, err error) {
 	c, err := findCluster(ctx, tx, clusterName)
 	if err != nil {
 		return false, err

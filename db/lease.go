@@ -26,7 +26,7 @@ func (s *Store) Renew(ctx context.Context, clusterName, worker string, ttl time.
 		seqs[i], fences[i] = run.Seq, run.Fence
 	}
 	var renewed []int64
-	err = s.ungated(ctx, func(tx pgx.Tx) error {
+	err = s.ungated(ctx, func(tx *transaction) error {
 		rows, err := tx.Query(ctx, statement("renew"), pgx.NamedArgs{
 			"worker": worker, "cluster_id": clusterID, "ttl": ttl, "seqs": seqs, "fences": fences,
 		})
@@ -51,7 +51,7 @@ func (s *Store) Renew(ctx context.Context, clusterName, worker string, ttl time.
 
 // Retire says that a worker is gone, in order.
 func (s *Store) Retire(ctx context.Context, worker string) error {
-	return s.ungated(ctx, func(tx pgx.Tx) error {
+	return s.ungated(ctx, func(tx *transaction) error {
 		if _, err := tx.Exec(ctx, statement("retire_worker"), pgx.NamedArgs{"worker": worker}); err != nil {
 			return fmt.Errorf("retire worker %s: %w", worker, err)
 		}
@@ -95,7 +95,7 @@ func (s *Store) reapCluster(ctx context.Context, name string, grace time.Duratio
 	if err != nil {
 		return 0, border(err)
 	}
-	err = s.gated(ctx, c.ID, func(tx pgx.Tx) error {
+	err = s.gated(ctx, c.ID, func(tx *transaction) error {
 		reaped = 0
 		rows, err := tx.Query(ctx, statement("reap"), pgx.NamedArgs{
 			"cluster_id": c.ID, "grace": grace, "backoff": firstRetryBackoff, "max_backoff": maxRetryBackoff,

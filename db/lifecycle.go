@@ -32,7 +32,7 @@ func (s *Store) Finalize(ctx context.Context, run berth.Run, outcome berth.Outco
 // fenced runs a transition of a running backup's that needs no gate.
 func (s *Store) fenced(ctx context.Context, what, name string, run berth.Run, args pgx.NamedArgs) error {
 	args["seq"], args["fence"] = run.Seq, run.Fence
-	return s.ungated(ctx, func(tx pgx.Tx) error {
+	return s.ungated(ctx, func(tx *transaction) error {
 		tag, err := tx.Exec(ctx, statement(name), args)
 		if err != nil {
 			return fmt.Errorf("%s backup %s: %w", what, run.Name, err)
@@ -61,15 +61,15 @@ func (s *Store) Finish(ctx context.Context, run berth.Run, outcome berth.Outcome
 	if err != nil {
 		return err
 	}
-	err = s.gated(ctx, clusterID, func(tx pgx.Tx) error {
+	err = s.gated(ctx, clusterID, func(tx *transaction) error {
 		var seq int64
 		var notified string
-		err := tx.QueryRow(ctx, statement("leave"), pgx.NamedArgs{
+		err := tx.last(ctx, statement("leave"), pgx.NamedArgs{
 			"seq": run.Seq, "fence": run.Fence, "from": from, "phase": outcome.Phase,
 			"reason": outcome.Reason, "message": outcome.Message,
 			"warnings": outcome.Warnings, "errors": outcome.Errors,
 			"validation_errors": append([]string{}, outcome.ValidationErrors...), "failure_reason": outcome.FailureReason,
-		}).Scan(&seq, &notified)
+		}, &seq, &notified)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return berth.ErrLeaseLost
 		}
@@ -89,7 +89,7 @@ func (s *Store) Release(ctx context.Context, run berth.Run, message string) erro
 	if err != nil {
 		return err
 	}
-	return s.gated(ctx, clusterID, func(tx pgx.Tx) error {
+	return s.gated(ctx, clusterID, func(tx *transaction) error {
 		var back queuedSpec
 		var phase berth.Phase
 		var notified string

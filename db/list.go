@@ -38,7 +38,7 @@ func (s *Store) Backups(ctx context.Context, o berth.ListOptions) (berth.List, e
 	args["limit"] = limit + 1
 	sql := statement("backup") + " WHERE " + strings.Join(conditions, " AND ") + " ORDER BY b.seq DESC LIMIT @limit"
 	var list berth.List
-	err := s.snapshot(ctx, func(tx pgx.Tx) (err error) {
+	err := s.snapshot(ctx, func(tx *transaction) (err error) {
 		list, err = listPage(ctx, tx, sql, args, limit)
 		return err
 	})
@@ -48,7 +48,7 @@ func (s *Store) Backups(ctx context.Context, o berth.ListOptions) (berth.List, e
 	return list, nil
 }
 
-func listPage(ctx context.Context, tx pgx.Tx, sql string, args pgx.NamedArgs, limit int) (berth.List, error) {
+func listPage(ctx context.Context, tx *transaction, sql string, args pgx.NamedArgs, limit int) (berth.List, error) {
 	rows, err := tx.Query(ctx, sql, args)
 	if err != nil {
 		return berth.List{}, err

@@ -19,7 +19,7 @@ func (s *Store) LeadMirror(ctx context.Context, clusterName, holder string, ttl 
 		return false, border(err)
 	}
 	leads := false
-	err = s.ungated(ctx, func(tx pgx.Tx) error {
+	err = s.ungated(ctx, func(tx *transaction) error {
 		var term int64
 		err := tx.QueryRow(ctx, statement("lead_mirror"), pgx.NamedArgs{"cluster_id": c.ID, "holder": holder, "ttl": ttl}).Scan(&term)
 		if errors.Is(err, pgx.ErrNoRows) {
@@ -72,7 +72,7 @@ func (s *Store) Mirrored(ctx context.Context, m berth.Mirror, uid string) error 
 	if m.Backup.Queue != nil {
 		position = m.Backup.Queue.Position
 	}
-	return s.ungated(ctx, func(tx pgx.Tx) error {
+	return s.ungated(ctx, func(tx *transaction) error {
 		_, err := tx.Exec(ctx, statement("mirrored"), pgx.NamedArgs{
 			"seq": m.Seq, "through": m.Through, "object_uid": uid, "position": position,
 		})

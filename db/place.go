@@ -34,16 +34,16 @@ func findPlace(ctx context.Context, q querier, id uuid.UUID) (place, error) {
 
 // changeWaiting changes a backup behind its cluster's gate, where nobody admits
 // it meanwhile.
-func (s *Store) changeWaiting(ctx context.Context, id uuid.UUID, change func(pgx.Tx, place) error) (berth.Backup, error) {
+func (s *Store) changeWaiting(ctx context.Context, id uuid.UUID, change func(*transaction, place) error) (berth.Backup, error) {
 	b, err := findPlace(ctx, s.pool, id)
 	if err != nil {
 		return berth.Backup{}, border(err)
 	}
-	c, err := findCluster(ctx, s.pool, b.Cluster)
+	clusterID, err := s.clusterID(ctx, b.Cluster)
 	if err != nil {
-		return berth.Backup{}, border(err)
+		return berth.Backup{}, err
 	}
-	err = s.gated(ctx, c.ID, func(tx pgx.Tx) error {
+	err = s.gated(ctx, clusterID, func(tx *transaction) error {
 		b, err := findPlace(ctx, tx, id)
 		if err != nil {
 			return err

@@ -16,7 +16,7 @@ import (
 // start, those at the first so many places of their queues. Each queue is read
 // once, as tx sees it, and no further than the last of them: those behind hardly
 // ever delay it.
-func addETAs(ctx context.Context, tx pgx.Tx, backups []berth.Backup, within int) error {
+func addETAs(ctx context.Context, tx *transaction, backups []berth.Backup, within int) error {
 	waiting, depths := map[string][]int{}, map[string]int{}
 	for i, b := range backups {
 		if b.Queue == nil || b.Queue.Position > within {
@@ -57,7 +57,7 @@ const maxLater = 500
 
 // foresee reads what predictions rest on: the first places of a queue, and the
 // last runs.
-func foresee(ctx context.Context, tx pgx.Tx, c cluster, depth int) (berth.Snapshot, berth.History, error) {
+func foresee(ctx context.Context, tx *transaction, c cluster, depth int) (berth.Snapshot, berth.History, error) {
 	queue, err := queueSnapshot(ctx, tx, c, extent{Depth: depth, Later: min(depth, maxLater)})
 	if err != nil {
 		return queue, nil, err
@@ -81,7 +81,7 @@ func (s *Store) Predict(ctx context.Context, clusterName string) error {
 	}
 	var at time.Time
 	var predictions []prediction
-	err = s.snapshot(ctx, func(tx pgx.Tx) error {
+	err = s.snapshot(ctx, func(tx *transaction) error {
 		predictions = nil
 		rows, err := tx.Query(ctx, statement("unpredicted"), pgx.NamedArgs{"cluster_id": c.ID, "depth": berth.MaxForecast})
 		if err != nil {
@@ -118,7 +118,7 @@ func (s *Store) Predict(ctx context.Context, clusterName string) error {
 	if err != nil {
 		return fmt.Errorf("encode predictions: %w", err)
 	}
-	return s.ungated(ctx, func(tx pgx.Tx) error {
+	return s.ungated(ctx, func(tx *transaction) error {
 		if _, err := tx.Exec(ctx, statement("predict"), pgx.NamedArgs{"at": at, "predictions": string(text)}); err != nil {
 			return fmt.Errorf("keep %d predictions: %w", len(predictions), err)
 		}

@@ -30,7 +30,7 @@ func (s *Store) Queue(ctx context.Context, o berth.QueueOptions) (berth.Queue, e
 	}
 	limit := max(1, min(o.Limit, maxQueuePage))
 	var q berth.Queue
-	err = s.snapshot(ctx, func(tx pgx.Tx) error {
+	err = s.snapshot(ctx, func(tx *transaction) error {
 		c, err := findCluster(ctx, tx, o.Cluster)
 		if err != nil {
 			return err
@@ -60,7 +60,7 @@ func (s *Store) Queue(ctx context.Context, o berth.QueueOptions) (berth.Queue, e
 	return q, nil
 }
 
-func waitingPage(ctx context.Context, tx pgx.Tx, c cluster, after queueCursor, limit int) (page []berth.Backup, next string, err error) {
+func waitingPage(ctx context.Context, tx *transaction, c cluster, after queueCursor, limit int) (page []berth.Backup, next string, err error) {
 	rows, err := tx.Query(ctx, statement("waiting"), pgx.NamedArgs{
 		// One more than the page tells whether there is another one.
 		"cluster_id": c.ID, "later": after.Later, "place": after.place(), "seq": after.Seq, "limit": limit + 1,

@@ -161,7 +161,7 @@ func (s *Store) Backup(ctx context.Context, id uuid.UUID) (berth.Backup, error) 
 // is predicted to start.
 func (s *Store) backupWhere(ctx context.Context, condition string, args pgx.NamedArgs, within int) (berth.Backup, error) {
 	one := make([]berth.Backup, 1)
-	err := s.snapshot(ctx, func(tx pgx.Tx) error {
+	err := s.snapshot(ctx, func(tx *transaction) error {
 		row, err := readBackup(ctx, tx, condition, args)
 		if err != nil {
 			return err

@@ -15,7 +15,7 @@ import (
 // of the queue again, with the next attempt. As an enqueue it needs no gate.
 // Errors: CodeNotFound, CodeStateConflict, CodeQueueFull.
 func (s *Store) Retry(ctx context.Context, id uuid.UUID, who string) (berth.Backup, error) {
-	err := s.ungated(ctx, func(tx pgx.Tx) error {
+	err := s.ungated(ctx, func(tx *transaction) error {
 		b, err := findPlace(ctx, tx, id)
 		if err != nil {
 			return err

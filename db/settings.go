@@ -66,7 +66,7 @@ func (s *Store) ChangeSettings(ctx context.Context, clusterName string, change b
 	if problems := change.Validate(); problems != nil {
 		return berth.QueueSettings{}, &berth.Error{Code: berth.CodeValidationFailed, Detail: "the settings cannot be as asked for", Fields: problems}
 	}
-	return s.gatedSettings(ctx, clusterName, func(tx pgx.Tx, c cluster) error {
+	return s.gatedSettings(ctx, clusterName, func(tx *transaction, c cluster) error {
 		var maxQueued *int
 		if change.MaxQueued != nil && *change.MaxQueued > 0 {
 			maxQueued = change.MaxQueued
@@ -93,7 +93,7 @@ func (s *Store) SetConcurrentBackups(ctx context.Context, clusterName string, li
 // Pause admits nothing of a cluster from now on; what runs goes on. To pause a
 // paused queue changes the reason, who and until when.
 func (s *Store) Pause(ctx context.Context, clusterName string, p berth.PauseRequest) (berth.QueueSettings, error) {
-	return s.gatedSettings(ctx, clusterName, func(tx pgx.Tx, c cluster) error {
+	return s.gatedSettings(ctx, clusterName, func(tx *transaction, c cluster) error {
 		_, err := tx.Exec(ctx, statement("pause"), pgx.NamedArgs{"cluster_id": c.ID, "reason": p.Reason, "by": p.By, "until": p.Until})
 		return err
 	})
@@ -101,19 +101,19 @@ func (s *Store) Pause(ctx context.Context, clusterName string, p berth.PauseRequ
 
 // Resume admits a cluster's backups again. One that is not paused stays as it is.
 func (s *Store) Resume(ctx context.Context, clusterName, by string) (berth.QueueSettings, error) {
-	return s.gatedSettings(ctx, clusterName, func(tx pgx.Tx, c cluster) error {
+	return s.gatedSettings(ctx, clusterName, func(tx *transaction, c cluster) error {
 		_, err := tx.Exec(ctx, statement("resume"), pgx.NamedArgs{"cluster_id": c.ID, "by": by})
 		return err
 	})
 }
 
 // gatedSettings changes a cluster behind its gate and reads what it then is.
-func (s *Store) gatedSettings(ctx context.Context, clusterName string, change func(pgx.Tx, cluster) error) (settings berth.QueueSettings, err error) {
+func (s *Store) gatedSettings(ctx context.Context, clusterName string, change func(*transaction, cluster) error) (settings berth.QueueSettings, err error) {
 	c, err := findCluster(ctx, s.pool, clusterName)
 	if err != nil {
 		return settings, border(err)
 	}
-	err = s.gated(ctx, c.ID, func(tx pgx.Tx) error {
+	err = s.gated(ctx, c.ID, func(tx *transaction) error {
 		if err := change(tx, c); err != nil {
 			return err
 		}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/berth-backup/berth"
 )
@@ -29,7 +28,7 @@ func (s *Store) Simulate(ctx context.Context, r berth.SimulateRequest) (berth.Fo
 		r.Cluster = berth.DefaultCluster
 	}
 	var forecast berth.Forecast
-	err := s.snapshot(ctx, func(tx pgx.Tx) error {
+	err := s.snapshot(ctx, func(tx *transaction) error {
 		c, err := findCluster(ctx, tx, r.Cluster)
 		if err != nil {
 			return err

@@ -58,7 +58,7 @@ func runKey(labels map[string]string, included, excluded []string) berth.RunKey 
 
 // queueSnapshot reads what admission decides on, for the planner. tx is one
 // snapshot of the database.
-func queueSnapshot(ctx context.Context, tx pgx.Tx, c cluster, e extent) (berth.Snapshot, error) {
+func queueSnapshot(ctx context.Context, tx *transaction, c cluster, e extent) (berth.Snapshot, error) {
 	s, err := readConditions(ctx, tx, c)
 	if err != nil {
 		return s, err
@@ -101,7 +101,7 @@ type conditionsRow struct {
 	Unavailable       []string
 }
 
-func readConditions(ctx context.Context, tx pgx.Tx, c cluster) (berth.Snapshot, error) {
+func readConditions(ctx context.Context, tx *transaction, c cluster) (berth.Snapshot, error) {
 	rows, err := tx.Query(ctx, statement("conditions"), pgx.NamedArgs{"cluster_id": c.ID})
 	if err != nil {
 		return berth.Snapshot{}, fmt.Errorf("read the conditions of cluster %s: %w", c.Name, err)
@@ -131,7 +131,7 @@ type pastRunRow struct {
 }
 
 // history reads the last 1,000 runs of a cluster that ended with an archive.
-func history(ctx context.Context, tx pgx.Tx, c cluster) (berth.History, error) {
+func history(ctx context.Context, tx *transaction, c cluster) (berth.History, error) {
 	rows, err := tx.Query(ctx, statement("past_runs"), pgx.NamedArgs{"cluster_id": c.ID})
 	if err != nil {
 		return nil, fmt.Errorf("read the past runs of cluster %s: %w", c.Name, err)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/berth-backup/berth"
 )
@@ -47,57 +49,123 @@ type apart struct {
 }
 
 // dequeue runs do in a SERIALIZABLE transaction behind the cluster's gate.
-func (s *Store) dequeue(ctx context.Context, clusterID int32, do func(pgx.Tx) error) error {
+func (s *Store) dequeue(ctx context.Context, clusterID int32, do func(*transaction) error) error {
 	return s.again(ctx, func() error { return s.transact(ctx, s.apart.dequeue, &clusterID, do) })
 }
 
 // gated runs do in a READ COMMITTED transaction behind the cluster's gate.
 // Every transaction that may need the gate takes it before anything else: a
 // row first and then the gate waits in a circle with a finish.
-func (s *Store) gated(ctx context.Context, clusterID int32, do func(pgx.Tx) error) error {
+func (s *Store) gated(ctx context.Context, clusterID int32, do func(*transaction) error) error {
 	return s.again(ctx, func() error { return s.transact(ctx, beginCommitted, &clusterID, do) })
 }
 
 // ungated runs do in a READ COMMITTED transaction that never needs the gate.
-func (s *Store) ungated(ctx context.Context, do func(pgx.Tx) error) error {
+func (s *Store) ungated(ctx context.Context, do func(*transaction) error) error {
 	return s.again(ctx, func() error { return s.transact(ctx, beginCommitted, nil, do) })
 }
 
 // snapshot runs do on one snapshot, read only.
-func (s *Store) snapshot(ctx context.Context, do func(pgx.Tx) error) error {
+func (s *Store) snapshot(ctx context.Context, do func(*transaction) error) error {
 	return s.again(ctx, func() error { return s.transact(ctx, beginSnapshot, nil, do) })
 }
 
-func (s *Store) transact(ctx context.Context, begin string, gateOf *int32, do func(pgx.Tx) error) (err error) {
-	tx, err := s.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: begin})
-	if err != nil {
-		return fmt.Errorf("begin: %w", err)
+// transaction is an open one, on a connection of its own.
+type transaction struct {
+	conn *pgxpool.Conn
+}
+
+func (tx *transaction) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	return tx.conn.Exec(ctx, sql, args...)
+}
+
+func (tx *transaction) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	return tx.conn.Query(ctx, sql, args...)
+}
+
+func (tx *transaction) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	return tx.conn.QueryRow(ctx, sql, args...)
+}
+
+// together runs statements in their order in one message; each reads what
+// committed before it began, as if it were sent alone.
+func (tx *transaction) together(ctx context.Context, batch *pgx.Batch) error {
+	return tx.conn.SendBatch(ctx, batch).Close()
+}
+
+// last runs the transaction's last statement, reads its one row and commits, all
+// in one message: the gate is not held while an answer travels. Where the
+// statement gives no row it changed nothing, and the error is pgx.ErrNoRows.
+func (tx *transaction) last(ctx context.Context, sql string, args pgx.NamedArgs, into ...any) error {
+	batch := &pgx.Batch{}
+	batch.Queue(sql, args)
+	batch.Queue("commit")
+	results := tx.conn.SendBatch(ctx, batch)
+	err := results.QueryRow().Scan(into...)
+	if _, commit := results.Exec(); err == nil && commit != nil {
+		err = fmt.Errorf("commit: %w", commit)
 	}
+	if end := results.Close(); err == nil {
+		err = end
+	}
+	return err
+}
+
+// open tells whether the transaction still has to end.
+func (tx *transaction) open() bool {
+	return !tx.conn.Conn().IsClosed() && tx.conn.Conn().PgConn().TxStatus() != 'I'
+}
+
+func (tx *transaction) commit(ctx context.Context) error {
+	tag, err := tx.conn.Exec(ctx, "commit", pgx.QueryExecModeSimpleProtocol)
+	if err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	// What a failed transaction answers.
+	if tag.String() != "COMMIT" {
+		return fmt.Errorf("commit: %w", pgx.ErrTxCommitRollback)
+	}
+	return nil
+}
+
+// transact runs do in a transaction, and commits where do has not.
+//
+// The gate is taken in the message that begins, as a statement of its own and
+// unprepared: only a statement behind it fixes the snapshot, which is thus not
+// older than the wait. In a batch of prepared statements, or after a parse, it
+// would be.
+func (s *Store) transact(ctx context.Context, begin string, gateOf *int32, do func(*transaction) error) (err error) {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	defer conn.Release()
+	tx := &transaction{conn: conn}
 	var taken time.Time // the gate
 	defer func() {
-		if rollback := tx.Rollback(context.WithoutCancel(ctx)); rollback != nil && !errors.Is(rollback, pgx.ErrTxClosed) {
-			err = errors.Join(err, fmt.Errorf("roll back: %w", rollback))
+		if tx.open() {
+			if _, rollback := conn.Exec(context.WithoutCancel(ctx), "rollback", pgx.QueryExecModeSimpleProtocol); rollback != nil {
+				err = errors.Join(err, fmt.Errorf("roll back: %w", rollback))
+			}
 		}
 		if s.gateHeld != nil && !taken.IsZero() {
 			s.gateHeld(time.Since(taken))
 		}
 	}()
-	if gateOf != nil && s.apart.gate {
-		// Sent alone and unprepared: in one batch with the next statement, or
-		// after a parse, the snapshot would be older than the wait.
-		gate := fmt.Sprintf("lock table dispatch_gate_%d in exclusive mode", *gateOf%gates)
-		if _, err := tx.Exec(ctx, gate, pgx.QueryExecModeSimpleProtocol); err != nil {
-			return fmt.Errorf("take the gate: %w", err)
-		}
+	gated := gateOf != nil && s.apart.gate
+	if gated {
+		begin += fmt.Sprintf("; lock table dispatch_gate_%d in exclusive mode", *gateOf%gates)
+	}
+	if _, err := conn.Exec(ctx, begin, pgx.QueryExecModeSimpleProtocol); err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	if gated {
 		taken = time.Now()
 	}
-	if err := do(tx); err != nil {
+	if err := do(tx); err != nil || !tx.open() {
 		return err
 	}
-	if err := tx.Commit(ctx); err != nil {
-		return fmt.Errorf("commit: %w", err)
-	}
-	return nil
+	return tx.commit(ctx)
 }
 
 // again runs a whole transaction until it commits or cannot be retried, with

@@ -110,10 +110,12 @@ admitted AS (
            contents = CASE WHEN b.wide
                THEN (SELECT coalesce(array_agg(n.name ORDER BY n.name), '{}') FROM namespaces n
                       WHERE n.cluster_id = @cluster_id AND n.present AND NOT n.excluded AND b.claim @> claim_key(@cluster_id, n.id))
-               ELSE (SELECT coalesce(array_agg(n.name ORDER BY n.name), '{}') FROM claims m JOIN namespaces n ON n.id = m.namespace_id
-                      WHERE m.seq = b.seq AND n.present AND NOT n.excluded) END,
-           contents_missing = (SELECT coalesce(array_agg(n.name ORDER BY n.name), '{}') FROM claims m JOIN namespaces n ON n.id = m.namespace_id
-                                WHERE m.seq = b.seq AND NOT n.present),
+               ELSE ARRAY (SELECT name FROM (
+                        SELECT (SELECT n.name FROM namespaces n WHERE n.id = m.namespace_id AND n.present AND NOT n.excluded) AS name
+                          FROM claims m WHERE m.seq = b.seq) claimed WHERE name IS NOT NULL ORDER BY name) END,
+           contents_missing = ARRAY (SELECT name FROM (
+                        SELECT (SELECT n.name FROM namespaces n WHERE n.id = m.namespace_id AND NOT n.present) AS name
+                          FROM claims m WHERE m.seq = b.seq) claimed WHERE name IS NOT NULL ORDER BY name),
            contents_excluded = CASE WHEN b.scope = 'everything'
                THEN (SELECT coalesce(array_agg(n.name ORDER BY n.name), '{}') FROM namespaces n
                       WHERE n.cluster_id = @cluster_id AND n.present AND n.excluded)
