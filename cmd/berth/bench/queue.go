@@ -136,7 +136,7 @@ func (b *bench) single(ctx context.Context, s shape, depth int, r *record) error
 	if err != nil {
 		return err
 	}
-	measures := []func(context.Context, *queue) error{b.steady, b.worker, b.cyclesOf(1), b.cyclesOf(8)}
+	measures := []func(context.Context, *queue) error{b.steady, b.worker, b.cyclesOf(1), b.cyclesOf(8), b.cyclesOfWorker}
 	for _, measure := range measures {
 		if err := b.on(ctx, original, s, depth, r, measure); err != nil {
 			return err

@@ -22,6 +22,7 @@ var targets = []target{
 	{metric: "position", p50: 10},
 	{metric: "cycles_1", perSecond: 300},
 	{metric: "cycles_8", perSecond: 300},
+	{metric: "cycles_worker", perSecond: 300},
 	{metric: "gate_hold", max: 50},
 	{metric: "constraint_hits", none: true},
 }
