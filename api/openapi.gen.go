@@ -164,7 +164,7 @@ type BackupPatch struct {
 	// Examples: 1440
 	Priority *int `json:"priority,omitempty"`
 
-	// StartDeadline When it must have started for the first time; null for no such time.
+	// StartDeadline When it must have started for the first time, else it fails; null for no such time.
 	//
 	// Examples: 2026-07-02T04:00:00Z
 	StartDeadline nullable.Nullable[time.Time] `json:"startDeadline,omitempty"`
@@ -216,7 +216,7 @@ type BackupRequest struct {
 	// Examples: {"includedNamespaces":["shop","shop-db"],"ttl":"168h0m0s"}
 	Spec Spec `json:"spec"`
 
-	// StartDeadline When it must have started for the first time, later than `notBefore`; else it is `Failed` with the reason `StartDeadlineExceeded` and never runs.
+	// StartDeadline When it must have started for the first time, later than `notBefore`; else it is `Failed` with the reason `StartDeadlineExceeded` and never runs. One that is in the past ends the backup at once.
 	//
 	// Examples: 2026-07-02T04:00:00Z
 	StartDeadline *time.Time `json:"startDeadline,omitempty"`
@@ -266,7 +266,7 @@ type Blocker struct {
 	// Setting The setting in the way, such as `concurrentBackups=2`.
 	Setting *string `json:"setting"`
 
-	// Since Since when it is in the way; null where nobody recorded it.
+	// Since Since when it is in the way: for the backup that the queue names and for settings, else null. A setting may have been there before the backup.
 	Since *time.Time `json:"since"`
 }
 

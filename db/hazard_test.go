@@ -448,9 +448,9 @@ func TestGatedTransactionsNeverDeadlock(t *testing.T) {
 	checkNoRetries(t, d.Store)
 }
 
-// The gate is sent alone. In one batch with the dequeue the dequeue is prepared
-// before the wait, which fixes the snapshot: it reads what was before the wait,
-// and 40001 is all it gets for a change.
+// The gate is no part of a batch with the dequeue: that would be prepared before
+// the wait, which fixes the snapshot; it reads what was before the wait, and
+// 40001 is all it gets for a change. Sent with the BEGIN it is as good as alone.
 func TestGateInOneBatchIsStale(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

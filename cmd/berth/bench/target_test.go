@@ -22,7 +22,9 @@ func TestMisses(t *testing.T) {
 		{"a rate", Cell{Metric: "cycles_8", PerSecond: new(299.0)}, Cell{}, []string{"299/s, at least 300"}},
 		{"a count", Cell{Metric: "constraint_hits", Value: new(1.0)}, Cell{}, []string{"1, none may be"}},
 		{"none", Cell{Metric: "constraint_hits", Value: new(0.0)}, Cell{}, nil},
-		{"not measured", Cell{Metric: "position", Error: "away"}, Cell{}, []string{"not measured"}},
+		{"asked for at a depth", Cell{Metric: "position", Depth: 100_000, P50: new(11.0)}, Cell{}, []string{"p50 11.0 ms, at most 10"}},
+		{"not asked for above it", Cell{Metric: "position", Depth: 1000, P50: new(11.0)}, Cell{}, nil},
+		{"not measured", Cell{Metric: "wake_up", Error: "away"}, Cell{}, []string{"not measured"}},
 		{"without a target", Cell{Metric: "leave", P50: new(1e6)}, Cell{}, nil},
 	} {
 		if diff := cmp.Diff(c.want, misses(c.cell, c.least)); diff != "" {
