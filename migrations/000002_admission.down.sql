@@ -18,7 +18,7 @@ DROP FUNCTION order_key_of(timestamptz, timestamptz, int);
 ALTER TABLE events DROP detail;
 ALTER TABLE backups
     DROP CONSTRAINT backups_back_off_while_new, DROP CONSTRAINT backups_new_claims_nothing,
-    DROP cancel_requested_at, DROP first_ready_at, DROP retry_at, DROP start_deadline, DROP not_before, DROP priority;
+    DROP needs_inventory, DROP cancel_requested_at, DROP first_ready_at, DROP retry_at, DROP start_deadline, DROP not_before, DROP priority;
 ALTER TABLE storage_locations DROP reached_at, DROP checked_at, DROP message, DROP available;
 ALTER TABLE clusters
     DROP CONSTRAINT clusters_pause, DROP reachable, DROP worker_changed_at, DROP has_worker, DROP seen_at, DROP paused_by, DROP pause_reason,

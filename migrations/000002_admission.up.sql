@@ -46,6 +46,8 @@ ALTER TABLE backups
     ADD first_ready_at timestamptz,
     -- When somebody asked for its end while it ran.
     ADD cancel_requested_at timestamptz,
+    -- Whether what it claims depends on which namespaces there are.
+    ADD needs_inventory boolean NOT NULL GENERATED ALWAYS AS (has_pattern OR scope = 'everything-but') STORED,
     ADD CONSTRAINT backups_new_claims_nothing CHECK (phase <> 'New' OR claim = '{}'),
     ADD CONSTRAINT backups_back_off_while_new CHECK (retry_at IS NULL OR phase = 'New');
 
@@ -65,10 +67,11 @@ CREATE FUNCTION due_at(not_before timestamptz, retry_at timestamptz) RETURNS tim
 CREATE INDEX backups_due ON backups (cluster_id, due_at(not_before, retry_at)) WHERE phase = 'New';
 CREATE INDEX backups_deadline ON backups (cluster_id, start_deadline)
     WHERE phase IN ('New', 'Queued') AND start_deadline IS NOT NULL AND first_ready_at IS NULL;
--- Those that nothing is known to be in the way of, by their storage locations:
--- one that is down hides nobody behind those that wait for it.
+-- Those that nothing is known to be in the way of, by what may keep them all the
+-- same: a storage location that is down, or a cluster that does not answer, hides
+-- nobody behind those that wait for it.
 DROP INDEX backups_known;
-CREATE INDEX backups_known ON backups (cluster_id, location, order_key, seq)
+CREATE INDEX backups_known ON backups (cluster_id, location, needs_inventory, order_key, seq)
     WHERE phase = 'Queued' AND blocked_by IS NULL AND resolved AND evaluated;
 -- What the last runs took.
 CREATE INDEX backups_runs ON backups (cluster_id, completed_at DESC) WHERE phase IN ('Completed', 'PartiallyFailed');
@@ -189,7 +192,7 @@ SELECT b.seq, b.id, b.cluster_id, c.name AS cluster, b.name, b.phase, b.reason, 
             WHEN b.phase = 'New' AND b.retry_at > statement_timestamp() THEN 'BackOff'
             WHEN is_paused(c, statement_timestamp()) THEN 'QueuePaused'
             WHEN NOT has_live_worker(b.cluster_id, statement_timestamp()) THEN 'NoWorker'
-            WHEN (b.has_pattern OR b.scope = 'everything-but') AND NOT is_reachable(c, statement_timestamp()) THEN 'ClusterUnreachable'
+            WHEN b.needs_inventory AND NOT is_reachable(c, statement_timestamp()) THEN 'ClusterUnreachable'
             WHEN NOT coalesce(l.available, false) THEN 'StorageUnavailable'
             WHEN NOT b.resolved THEN 'ScopeUnresolvable'
             WHEN w.slot IS NOT NULL THEN 'RunningOverlap'

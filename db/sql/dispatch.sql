@@ -16,9 +16,8 @@
 -- are places can start at once.
 --
 -- Looked at are those that nobody has looked at since they may have changed
--- (fresh); where there is a place, of each storage location that can be reached
--- the first of those that nothing was known to be in the way of (known); and
--- without room, those that may have got somebody ahead since (again). Where a
+-- (fresh); where there is a place, of each sort that may start the first of those
+-- that nothing was known to be in the way of (known); and without room, those that may have got somebody ahead since (again). Where a
 -- list was cut off, none behind its end is admitted: it would go before one that
 -- nobody has looked at.
 -- Single rows are found by subqueries, not by joins, so that a plan made for few
@@ -39,9 +38,14 @@ free AS MATERIALIZED (
 -- Behind this place claims may be older than the namespaces.
 amended AS MATERIALIZED (
     SELECT coalesce(min(a.order_key), 'infinity') AS order_key, coalesce(min(a.seq), 0) AS seq FROM amendments a WHERE a.cluster_id = @cluster_id),
-open AS MATERIALIZED (SELECT l.name FROM storage_locations l WHERE l.cluster_id = @cluster_id AND l.available),
+-- The sorts that may start: those of a storage location that can be reached, and
+-- that need the namespaces only while they are known.
+open AS MATERIALIZED (
+    SELECT l.name, s.needs_inventory
+      FROM storage_locations l CROSS JOIN (VALUES (false), (true)) s (needs_inventory)
+     WHERE l.cluster_id = @cluster_id AND l.available AND (NOT s.needs_inventory OR (SELECT reachable FROM cluster))),
 fresh AS MATERIALIZED (
-    SELECT b.seq, b.order_key, b.wide, b.claim, b.location, b.evaluated, b.has_pattern, b.scope, b.start_deadline, b.first_ready_at,
+    SELECT b.seq, b.order_key, b.wide, b.claim, b.location, b.needs_inventory, b.evaluated, b.start_deadline, b.first_ready_at,
            b.blocked_by, b.blocked_since
       FROM backups b
      WHERE b.cluster_id = @cluster_id AND b.phase = 'Queued' AND b.blocked_by IS NULL AND b.resolved AND NOT b.evaluated
@@ -53,13 +57,12 @@ fresh AS MATERIALIZED (
 few AS MATERIALIZED (SELECT least(32, count(*) + 1) AS n FROM free),
 known AS MATERIALIZED (
     SELECT k.* FROM open o CROSS JOIN LATERAL (
-        SELECT b.seq, b.order_key, b.wide, b.claim, b.location, b.evaluated, b.has_pattern, b.scope, b.start_deadline, b.first_ready_at,
+        SELECT b.seq, b.order_key, b.wide, b.claim, b.location, b.needs_inventory, b.evaluated, b.start_deadline, b.first_ready_at,
                b.blocked_by, b.blocked_since
           FROM backups b
-         WHERE b.cluster_id = @cluster_id AND b.location = o.name
+         WHERE b.cluster_id = @cluster_id AND b.location = o.name AND b.needs_inventory = o.needs_inventory
            AND b.phase = 'Queued' AND b.blocked_by IS NULL AND b.resolved AND b.evaluated
            AND (b.order_key, b.seq) <= (SELECT order_key, seq FROM amended)
-           AND ((SELECT reachable FROM cluster) OR NOT (b.has_pattern OR b.scope = 'everything-but'))
          ORDER BY b.order_key, b.seq
          LIMIT (SELECT n FROM few)
            FOR NO KEY UPDATE SKIP LOCKED) k
@@ -67,9 +70,9 @@ known AS MATERIALIZED (
 ends AS MATERIALIZED (
     (SELECT order_key, seq FROM fresh WHERE (SELECT count(*) FROM fresh) = 128 ORDER BY order_key DESC, seq DESC LIMIT 1)
     UNION ALL
-    (SELECT DISTINCT ON (k.location) k.order_key, k.seq FROM known k
-      WHERE (SELECT count(*) FROM known n WHERE n.location = k.location) = (SELECT n FROM few)
-      ORDER BY k.location, k.order_key DESC, k.seq DESC)),
+    (SELECT DISTINCT ON (k.location, k.needs_inventory) k.order_key, k.seq FROM known k
+      WHERE (SELECT count(*) FROM known n WHERE n.location = k.location AND n.needs_inventory = k.needs_inventory) = (SELECT n FROM few)
+      ORDER BY k.location, k.needs_inventory, k.order_key DESC, k.seq DESC)),
 -- The next of those to look at again, and the part of them that is to be.
 relook AS MATERIALIZED (SELECT order_key, seq, everyone FROM relooks WHERE cluster_id = @cluster_id),
 stretch AS MATERIALIZED (
@@ -82,15 +85,14 @@ stretch AS MATERIALIZED (
             LIMIT 128) b
      WHERE @want::int = 0),
 again AS MATERIALIZED (
-    SELECT b.seq, b.order_key, b.wide, b.claim, b.location, b.evaluated, b.has_pattern, b.scope, b.start_deadline, b.first_ready_at,
+    SELECT b.seq, b.order_key, b.wide, b.claim, b.location, b.needs_inventory, b.evaluated, b.start_deadline, b.first_ready_at,
            b.blocked_by, b.blocked_since
       FROM backups b
      WHERE b.seq = ANY (ARRAY (SELECT s.seq FROM stretch s WHERE s.due AND s.seq NOT IN (SELECT seq FROM fresh)))
        FOR NO KEY UPDATE SKIP LOCKED),
 looked_at AS MATERIALIZED (
     SELECT k.seq, k.order_key, k.evaluated, k.blocked_by, k.blocked_since,
-           k.location IN (SELECT name FROM open)
-           AND ((SELECT reachable FROM cluster) OR NOT (k.has_pattern OR k.scope = 'everything-but'))
+           (k.location, k.needs_inventory) IN (SELECT name, needs_inventory FROM open)
            AND (k.first_ready_at IS NOT NULL OR k.start_deadline IS NULL OR k.start_deadline > (SELECT at FROM instant)) AS admissible,
            (SELECT p.seq FROM overlapping_predecessor(@cluster_id, k.seq, k.order_key, k.wide, k.claim) p) AS witness
       FROM (SELECT * FROM fresh UNION ALL SELECT * FROM known UNION ALL SELECT * FROM again) k),
@@ -111,16 +113,17 @@ admitted AS (
                THEN (SELECT coalesce(array_agg(n.name ORDER BY n.name), '{}') FROM namespaces n
                       WHERE n.cluster_id = @cluster_id AND n.present AND NOT n.excluded AND b.claim @> claim_key(@cluster_id, n.id))
                ELSE ARRAY (SELECT name FROM (
-                        SELECT (SELECT n.name FROM namespaces n WHERE n.id = m.namespace_id AND n.present AND NOT n.excluded) AS name
+                        SELECT (SELECT CASE WHEN n.present AND NOT n.excluded THEN n.name END FROM namespaces n WHERE n.id = m.namespace_id) AS name
                           FROM claims m WHERE m.seq = b.seq) claimed WHERE name IS NOT NULL ORDER BY name) END,
            contents_missing = ARRAY (SELECT name FROM (
-                        SELECT (SELECT n.name FROM namespaces n WHERE n.id = m.namespace_id AND NOT n.present) AS name
+                        SELECT (SELECT CASE WHEN NOT n.present THEN n.name END FROM namespaces n WHERE n.id = m.namespace_id) AS name
                           FROM claims m WHERE m.seq = b.seq) claimed WHERE name IS NOT NULL ORDER BY name),
            contents_excluded = CASE WHEN b.scope = 'everything'
                THEN (SELECT coalesce(array_agg(n.name ORDER BY n.name), '{}') FROM namespaces n
                       WHERE n.cluster_id = @cluster_id AND n.present AND n.excluded)
-               ELSE (SELECT coalesce(array_agg(n.name ORDER BY n.name), '{}') FROM namespaces n
-                      WHERE n.id = ANY (b.left_out) AND n.present AND n.excluded) END
+               ELSE ARRAY (SELECT name FROM (
+                        SELECT (SELECT CASE WHEN n.present AND n.excluded THEN n.name END FROM namespaces n WHERE n.id = o.id) AS name
+                          FROM unnest(b.left_out) o (id)) left_out WHERE name IS NOT NULL ORDER BY name) END
       FROM instant i
      WHERE b.seq = ANY (ARRAY (SELECT seq FROM picked))
     RETURNING b.seq, b.id, b.cluster_id, b.name, b.attempt, b.fence, b.slot, b.labels, b.annotations, b.spec, b.created_at,
@@ -166,9 +169,9 @@ mirrored AS (
 arrived AS MATERIALIZED (
     SELECT f.order_key, f.seq FROM (SELECT order_key, seq FROM fresh ORDER BY order_key, seq LIMIT 1) f
      WHERE EXISTS (
-           SELECT FROM storage_locations l CROSS JOIN LATERAL (
+           SELECT FROM storage_locations l CROSS JOIN (VALUES (false), (true)) s (needs_inventory) CROSS JOIN LATERAL (
                   SELECT b.order_key, b.seq FROM backups b
-                   WHERE b.cluster_id = @cluster_id AND b.location = l.name
+                   WHERE b.cluster_id = @cluster_id AND b.location = l.name AND b.needs_inventory = s.needs_inventory
                      AND b.phase = 'Queued' AND b.blocked_by IS NULL AND b.resolved AND b.evaluated
                    ORDER BY b.order_key DESC, b.seq DESC LIMIT 1) last
             WHERE l.cluster_id = @cluster_id AND (last.order_key, last.seq) > (f.order_key, f.seq))),

@@ -12,13 +12,12 @@ SELECT (SELECT true FROM backups
        AND NOT is_paused(c, clock_timestamp())
        AND (SELECT count(*) FROM backups WHERE cluster_id = c.id AND slot IS NOT NULL) < c.concurrent_backups
        AND EXISTS (
-           SELECT FROM storage_locations l CROSS JOIN LATERAL (
+           SELECT FROM storage_locations l CROSS JOIN (VALUES (false), (true)) s (needs_inventory) CROSS JOIN LATERAL (
                   SELECT FROM backups b
-                   WHERE b.cluster_id = c.id AND b.location = l.name
+                   WHERE b.cluster_id = c.id AND b.location = l.name AND b.needs_inventory = s.needs_inventory
                      AND b.phase = 'Queued' AND b.blocked_by IS NULL AND b.resolved AND b.evaluated
-                     AND (is_reachable(c, clock_timestamp()) OR NOT (b.has_pattern OR b.scope = 'everything-but'))
                    ORDER BY b.order_key, b.seq LIMIT 1) first
-            WHERE l.cluster_id = c.id AND l.available) AS candidates,
+            WHERE l.cluster_id = c.id AND l.available AND (NOT s.needs_inventory OR is_reachable(c, clock_timestamp()))) AS candidates,
        EXISTS (SELECT FROM departures WHERE cluster_id = c.id) AS departures,
        c.paused_until <= clock_timestamp() IS TRUE
        OR c.has_worker <> has_live_worker(c.id, clock_timestamp())
