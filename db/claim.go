@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -56,6 +57,30 @@ func (d dictionary) numbers(names []string) []int32 {
 		ids[i] = d.ids[name]
 	}
 	return ids
+}
+
+// wanted is what scopes need of their cluster's namespaces.
+type wanted struct {
+	// literals are the names in them, sorted, each once.
+	literals []string
+	// everyone says that they need all there are: a pattern does, and an
+	// everything-but, since the exclude label makes a hole.
+	everyone bool
+}
+
+func wantedOf(scopes []berth.Scope) wanted {
+	var w wanted
+	for _, scope := range scopes {
+		w.literals = append(w.literals, scope.Literals()...)
+		w.everyone = w.everyone || scope.HasPattern() || scope.Kind == berth.ScopeEverythingBut
+	}
+	slices.Sort(w.literals)
+	w.literals = slices.Compact(w.literals)
+	return w
+}
+
+func (w wanted) args(c cluster) pgx.NamedArgs {
+	return pgx.NamedArgs{"cluster_id": c.ID, "everyone": w.everyone, "names": w.literals}
 }
 
 // claims applies scopes to a dictionary that has all their literals, and where
@@ -120,26 +145,30 @@ func reclaim(ctx context.Context, tx *transaction, c cluster, backups []queuedSp
 	if len(backups) == 0 {
 		return nil
 	}
-	known, err := namespaces(ctx, tx, statement("inventory_rows"), pgx.NamedArgs{"cluster_id": c.ID})
+	// The backups of a schedule ask alike: what one comes to, all come to.
+	var scopes []berth.Scope
+	alike := map[string]int{} // into scopes
+	for _, b := range backups {
+		if _, known := alike[string(b.Spec)]; known {
+			continue
+		}
+		scope, err := b.scope()
+		if err != nil {
+			return err
+		}
+		alike[string(b.Spec)] = len(scopes)
+		scopes = append(scopes, scope)
+	}
+	wanted := wantedOf(scopes)
+	known, err := namespaces(ctx, tx, statement("known_namespaces"), wanted.args(c))
 	if err != nil {
 		return err
 	}
-	dictionary := newDictionary(known, c.Synced)
-	// The backups of a schedule ask alike: what one comes to, all come to.
-	alike := map[string]claim{}
+	resolved := newDictionary(known, c.Synced).claims(scopes, wanted.everyone)
 	claims := make([]claim, len(backups))
 	for i, b := range backups {
-		claimed, done := alike[string(b.Spec)]
-		if !done {
-			scope, err := b.scope()
-			if err != nil {
-				return err
-			}
-			claimed = dictionary.claim(scope)
-			alike[string(b.Spec)] = claimed
-		}
-		claimed.Seq = b.Seq
-		claims[i] = claimed
+		claims[i] = resolved[alike[string(b.Spec)]]
+		claims[i].Seq = b.Seq
 	}
 	text, err := json.Marshal(claims)
 	if err != nil {

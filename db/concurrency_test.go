@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -83,26 +82,38 @@ func TestConcurrentQueueUnguarded(t *testing.T) {
 	}
 	t.Run("nothing", func(t *testing.T) {
 		t.Parallel()
-		r := run(t, "DROP INDEX backups_slot", "ALTER TABLE backups DROP CONSTRAINT backups_running_disjoint").history().check()
-		t.Logf("%d admissions, %d violations", r.admissions, len(r.violations))
+		broke := map[string]int{}
+		// On a busy machine few of them meet.
+		for tries := 0; tries < 5 && (broke[invariant1] == 0 || broke[invariant2] == 0); tries++ {
+			r := run(t, "DROP INDEX backups_slot", "ALTER TABLE backups DROP CONSTRAINT backups_running_disjoint").history().check()
+			for _, v := range r.violations {
+				invariant, _, _ := strings.Cut(v, ":")
+				broke[invariant]++
+			}
+			t.Logf("%d admissions, violations: %v", r.admissions, broke)
+		}
 		for _, invariant := range []string{invariant1, invariant2} {
-			if !slices.ContainsFunc(r.violations, func(v string) bool { return strings.HasPrefix(v, invariant) }) {
+			if broke[invariant] == 0 {
 				t.Errorf("nobody broke: %s", invariant)
 			}
 		}
 	})
 	t.Run("constraints", func(t *testing.T) {
 		t.Parallel()
-		c := run(t)
-		r := c.history().check()
-		t.Logf("%d admissions, constraints were hit %d times", r.admissions, c.hits())
-		if c.hits() == 0 {
-			t.Error("no constraint was hit")
-		}
-		for _, v := range r.violations {
-			if strings.HasPrefix(v, invariant2) {
-				t.Error(v)
+		hits := 0
+		for tries := 0; tries < 5 && hits == 0; tries++ {
+			c := run(t)
+			r := c.history().check()
+			hits += c.hits()
+			t.Logf("%d admissions, constraints were hit %d times", r.admissions, hits)
+			for _, v := range r.violations {
+				if strings.HasPrefix(v, invariant2) {
+					t.Error(v)
+				}
 			}
+		}
+		if hits == 0 {
+			t.Error("no constraint was hit")
 		}
 	})
 }
@@ -424,6 +435,10 @@ func (c *crowd) work(ctx context.Context, s *db.Store, r *rand.Rand) error {
 			err = s.Finish(ctx, run, berth.Outcome{Phase: berth.PhaseFailedValidation, Reason: "Invalid", ValidationErrors: []string{"no"}})
 		default:
 			err = take(ctx, s, run, r.IntN(4) == 0)
+		}
+		// One that was dropped would keep its place from the others for good.
+		for c.unguarded && err != nil && ctx.Err() == nil && !errors.Is(err, berth.ErrLeaseLost) {
+			err = s.Finish(ctx, run, berth.Outcome{Phase: berth.PhaseFailed, Reason: "Failed"})
 		}
 		if err != nil {
 			return err

@@ -167,34 +167,25 @@ func enqueue(ctx context.Context, tx *transaction, clusterName string, all []ask
 // A namespace that appears now waits until this transaction has ended, and then
 // amends its claims; or it came first, and is seen here.
 func claimInto(ctx context.Context, tx *transaction, c cluster, scopes []berth.Scope) (cluster, []claim, error) {
-	var literals []string
-	for _, scope := range scopes {
-		literals = append(literals, scope.Literals()...)
-	}
-	slices.Sort(literals)
-	literals = slices.Compact(literals)
-	// An everything-but needs every namespace, since the exclude label makes a hole.
-	everyone := slices.ContainsFunc(scopes, func(s berth.Scope) bool { return s.HasPattern() || s.Kind == berth.ScopeEverythingBut })
-
+	wanted := wantedOf(scopes)
 	var known []namespaceRow
 	batch := &pgx.Batch{}
 	batch.Queue("SELECT pg_advisory_xact_lock_shared(1, $1)", c.ID)
-	if len(literals) > 0 {
-		batch.Queue(statement("name_namespaces"), pgx.NamedArgs{"cluster_id": c.ID, "names": literals})
+	if len(wanted.literals) > 0 {
+		batch.Queue(statement("name_namespaces"), pgx.NamedArgs{"cluster_id": c.ID, "names": wanted.literals})
 	}
 	batch.Queue(statement("cluster"), pgx.NamedArgs{"name": c.Name}).Query(func(rows pgx.Rows) (err error) {
 		c, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[cluster])
 		return err
 	})
-	batch.Queue(statement("known_namespaces"), pgx.NamedArgs{"cluster_id": c.ID, "everyone": everyone, "names": literals}).
-		Query(func(rows pgx.Rows) (err error) {
-			known, err = pgx.CollectRows(rows, pgx.RowToStructByName[namespaceRow])
-			return err
-		})
+	batch.Queue(statement("known_namespaces"), wanted.args(c)).Query(func(rows pgx.Rows) (err error) {
+		known, err = pgx.CollectRows(rows, pgx.RowToStructByName[namespaceRow])
+		return err
+	})
 	if err := tx.together(ctx, batch); err != nil {
 		return c, nil, fmt.Errorf("resolve the namespaces: %w", err)
 	}
-	return c, newDictionary(known, c.Synced).claims(scopes, everyone), nil
+	return c, newDictionary(known, c.Synced).claims(scopes, wanted.everyone), nil
 }
 
 // leaveRoom refuses more backups than the cluster's cap allows to wait. While a
