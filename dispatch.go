@@ -18,6 +18,8 @@ type DispatchRequest struct {
 type Dispatched struct {
 	Runs       []Run
 	PassedOver []PassedOver
+	// MorePassedOver counts those that PassedOver leaves out.
+	MorePassedOver int
 }
 
 // PassedOver is a waiting backup that found something in its way.

@@ -286,6 +286,9 @@ func (e Estimate) ground() ground {
 	return ground{weakness: slices.Index(Bases(), e.Basis), samples: e.Samples}
 }
 
+// noHistory is what a start rests on of which nobody can tell.
+var noHistory = ground{weakness: slices.Index(Bases(), BasisNoHistory)}
+
 // weaker is the one of two that is less sure: of a weaker basis, or of fewer samples.
 func weaker(a, b ground) ground {
 	if a.weakness > b.weakness || a.weakness == b.weakness && a.samples <= b.samples {
@@ -316,6 +319,8 @@ func (s Snapshot) ETAs(h History, ids ...uuid.UUID) map[uuid.UUID]ETA {
 		case b.Phase.Running() || len(ids) > 0 && !asked[b.ID]:
 		case b.starts == nil:
 			etas[b.ID] = ETA{Basis: none[place]}
+		case b.rests == noHistory:
+			etas[b.ID] = ETA{Basis: BasisNoHistory}
 		default:
 			etas[b.ID] = b.eta()
 		}
@@ -363,6 +368,9 @@ func (sim *simulation) unpredicted() map[int]Basis {
 		switch b.state {
 		case stateExpired:
 			why[place] = BasisStartDeadline
+			if b.rests == noHistory {
+				why[place] = BasisNoHistory
+			}
 		case stateQueued:
 			why[place] = sim.unpredictedQueued(b)
 			if last := ahead.last(b.claim); why[place] == "" && last >= 0 {

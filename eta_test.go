@@ -10,6 +10,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/google/uuid"
 	"pgregory.net/rapid"
 
 	"github.com/berth-backup/berth"
@@ -377,5 +378,22 @@ func TestETAsIgnoreTheOrderOfRows(t *testing.T) {
 		if diff := gocmp.Diff(want, s.ETAs(h), cmpopts.EquateApproxTime(0)); diff != "" {
 			t.Errorf("(-in order +shuffled):\n%s", diff)
 		}
+	}
+}
+
+// A start deadline that comes while a run goes on of which no end is known tells
+// nothing: neither of who may still wait then, nor of those behind it.
+func TestETABehindADeadlineWithoutHistory(t *testing.T) {
+	t.Parallel()
+	standing := func(n int, phase berth.Phase, names ...string) berth.Standing {
+		scope, _ := berth.ScopeOf(names, nil)
+		return berth.Standing{ID: idOf(n), Seq: int64(n), Name: names[0], Phase: phase, OrderKey: noon.Add(time.Duration(n) * time.Second), Scope: scope}
+	}
+	runs, waits, behind := standing(1, berth.PhaseInProgress, "a"), standing(2, berth.PhaseQueued, "a", "b"), standing(3, berth.PhaseQueued, "b")
+	runs.Slot, runs.StartedAt, waits.StartDeadline = 1, new(noon), new(noon.Add(time.Hour))
+	s := berth.Snapshot{At: noon.Add(time.Minute), ConcurrentBackups: 2, HasWorker: true, Reachable: true, Backups: []berth.Standing{runs, waits, behind}}
+	want := map[uuid.UUID]berth.ETA{idOf(2): {Basis: berth.BasisNoHistory}, idOf(3): {Basis: berth.BasisNoHistory}}
+	if diff := gocmp.Diff(want, s.ETAs(nil)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -103,6 +103,8 @@ type simulation struct {
 	backups []*actor
 	overlap *overlaps
 	running int
+	// endless counts the running ones of which no end is known.
+	endless int
 	// waiting counts those that may yet start.
 	waiting int
 	// ready are the places of queued ones that may start, and of some that may not
@@ -273,6 +275,11 @@ func (sim *simulation) leave(place int, to state) {
 	b := sim.backups[place]
 	ran := b.state == stateRunning
 	rests, mayEnd := weaker(b.rests, b.run.rests), sim.at.Add(b.endMargin())
+	// It might have started in time, were the ends of those that run known.
+	unfounded := to == stateExpired && sim.endless > 0 && !b.kept
+	if unfounded {
+		b.rests, rests = noHistory, noHistory
+	}
 	b.state = to
 	sim.overlap.leave(place)
 	for _, other := range sim.overlap.of(place) {
@@ -281,8 +288,10 @@ func (sim *simulation) leave(place int, to state) {
 			continue
 		}
 		o.inTheWay--
-		if ran {
+		if ran || unfounded {
 			o.rests = weaker(o.rests, rests)
+		}
+		if ran {
 			if mayEnd.After(o.freeBy) {
 				o.freeBy = mayEnd
 			}
@@ -335,6 +344,8 @@ func (sim *simulation) runs(place int, left time.Duration) {
 	sim.running++
 	if b.run.takes >= 0 {
 		sim.events.add(event{at: sim.at.Add(left), kind: eventEnd, place: place})
+	} else {
+		sim.endless++
 	}
 }
 

@@ -16,6 +16,10 @@ import (
 // keep those from the gate who admit.
 const markBudget = 20
 
+// mostPassedOver is how many of those that a dequeue passed over are told by
+// name: to find what wide scopes share takes milliseconds for each.
+const mostPassedOver = 10
+
 // Dispatch admits what may start, at most Want, and marks what may not with
 // the backup in its way. It goes on in further transactions while there is
 // something left to look at and nothing was admitted: what was admitted has a
@@ -25,40 +29,47 @@ func (s *Store) Dispatch(ctx context.Context, d berth.DispatchRequest) (berth.Di
 	if err != nil {
 		return berth.Dispatched{}, err
 	}
-	var total berth.Dispatched
+	total, passedOver, err := s.dispatch(ctx, clusterID, d)
+	if err != nil {
+		return total, err
+	}
+	told := passedOver[:min(len(passedOver), mostPassedOver)]
+	total.MorePassedOver = len(passedOver) - len(told)
+	total.PassedOver, err = s.passedOver(ctx, told)
+	return total, err
+}
+
+// dispatch also gives the backups that were passed over.
+func (s *Store) dispatch(ctx context.Context, clusterID int32, d berth.DispatchRequest) (total berth.Dispatched, passedOver []int64, err error) {
 	for pass := 1; ; pass++ {
 		// Whoever enqueues or leaves after this look also wakes a dispatcher.
 		var candidates, departures, turned bool
 		err := s.pool.QueryRow(ctx, statement("look"), pgx.NamedArgs{"cluster_id": clusterID, "want": d.Want}).Scan(&candidates, &departures, &turned)
 		if err != nil {
-			return total, border(fmt.Errorf("look into the queue of cluster %s: %w", d.Cluster, err))
+			return total, passedOver, border(fmt.Errorf("look into the queue of cluster %s: %w", d.Cluster, err))
 		}
 		if turned {
 			if err := s.turn(ctx, clusterID, d.Cluster); err != nil {
-				return total, fmt.Errorf("dequeue from cluster %s: %w", d.Cluster, err)
+				return total, passedOver, fmt.Errorf("dequeue from cluster %s: %w", d.Cluster, err)
 			}
 			// Who waited for one that passed its deadline comes before those behind it.
 			candidates, departures = true, true
 		}
 		if departures {
 			if departures, err = s.releaseStaleWatchers(ctx, clusterID); err != nil {
-				return total, fmt.Errorf("dequeue from cluster %s: %w", d.Cluster, err)
+				return total, passedOver, fmt.Errorf("dequeue from cluster %s: %w", d.Cluster, err)
 			}
 		} else if !candidates {
-			return total, nil
+			return total, passedOver, nil
 		}
 		done, err := s.dispatchOnce(ctx, clusterID, d)
 		if err != nil {
-			return total, fmt.Errorf("dequeue from cluster %s: %w", d.Cluster, err)
+			return total, passedOver, fmt.Errorf("dequeue from cluster %s: %w", d.Cluster, err)
 		}
 		total.Runs = append(total.Runs, done.runs...)
-		passedOver, err := s.passedOver(ctx, done.passedOver)
-		if err != nil {
-			return total, err
-		}
-		total.PassedOver = append(total.PassedOver, passedOver...)
+		passedOver = append(passedOver, done.passedOver...)
 		if len(done.runs) > 0 || !done.More && !turned && !departures || d.Want == 0 && pass == markBudget {
-			return total, nil
+			return total, passedOver, nil
 		}
 	}
 }

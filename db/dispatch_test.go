@@ -178,3 +178,26 @@ func TestAdmissionFollowsTheOrder(t *testing.T) {
 		t.Errorf("admitted (-want +got):\n%s", diff)
 	}
 }
+
+// A dequeue tells some of those that it passed over by name, and how many more
+// there are: what wide scopes share takes long to find.
+func TestPassedOverAreToldInPart(t *testing.T) {
+	t.Parallel()
+	d := newQueue(t, 1, "a", "b")
+	requests := []berth.Request{request("first", "a")}
+	for i := range 150 {
+		requests = append(requests, request(fmt.Sprintf("all-%d", i)))
+	}
+	enqueueMany(t, d, requests...)
+	done, err := d.Dispatch(context.Background(), berth.DispatchRequest{Cluster: berth.DefaultCluster, Worker: "w", Want: 0, LeaseTTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(done.PassedOver) != 10 || done.MorePassedOver != 140 {
+		t.Errorf("told %d and %d more, want 10 and 140", len(done.PassedOver), done.MorePassedOver)
+	}
+	want := berth.PassedOver{Name: "all-0", Witness: "first", Shared: []string{"a"}}
+	if diff := cmp.Diff(want, done.PassedOver[0]); diff != "" {
+		t.Errorf("the first (-want +got):\n%s", diff)
+	}
+}

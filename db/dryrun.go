@@ -92,6 +92,9 @@ func predict(queue berth.Snapshot, past berth.History, r berth.Request) berth.Pr
 	for _, start := range after.Plan(berth.MaxConcurrentBackups).Start {
 		p.Starts = p.Starts || start.Backup.ID == added.ID
 	}
+	if r.StartDeadline != nil && !r.StartDeadline.After(queue.At) {
+		p.Queue.ETA = &berth.ETA{Basis: berth.BasisStartDeadline}
+	}
 	if eta, told := etasOf(after, past, added.ID)[added.ID]; told {
 		p.Queue.ETA = &eta
 	}

@@ -31,9 +31,9 @@ func (s *Store) Edit(ctx context.Context, id uuid.UUID, e berth.Edit) (berth.Bac
 		}
 		var edited queuedSpec
 		var phase berth.Phase
-		var never bool
+		var moves, never bool
 		var notified *string
-		err := tx.QueryRow(ctx, statement("edit"), args).Scan(&edited.Seq, &phase, &edited.Spec, &never, &notified)
+		err := tx.QueryRow(ctx, statement("edit"), args).Scan(&edited.Seq, &phase, &moves, &edited.Spec, &never, &notified)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return stateConflict(b, "does not wait any more: only a waiting backup can be edited")
 		}
@@ -42,7 +42,7 @@ func (s *Store) Edit(ctx context.Context, id uuid.UUID, e berth.Edit) (berth.Bac
 				{Pointer: "/startDeadline", Code: "conflict", Detail: "startDeadline must be later than the backup's notBefore"},
 			}}
 		}
-		if err != nil || phase != berth.PhaseQueued {
+		if err != nil || phase != berth.PhaseQueued || !moves {
 			return err
 		}
 		// It was New and is due at once, or it comes before others whose claims

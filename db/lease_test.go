@@ -199,6 +199,48 @@ func TestRelease(t *testing.T) {
 	}
 }
 
+// A worker that did not hear that its transition was made makes it again: that is
+// no loss of its lease, and changes nothing.
+func TestTransitionWhoseAnswerWasLost(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	d := newQueue(t, 1, "a")
+	enqueue(t, d, request("first", "a"))
+	run := dispatch(t, d, 1)[0]
+	outcome := berth.Outcome{Phase: berth.PhasePartiallyFailed, Reason: "PartiallyFailed", Errors: 1}
+	transitions := []struct {
+		name string
+		make func(berth.Run) error
+	}{
+		{"Start", func(run berth.Run) error { return d.Start(ctx, run) }},
+		{"Finalize", func(run berth.Run) error { return d.Finalize(ctx, run, outcome) }},
+		{"Finish", func(run berth.Run) error { return d.Finish(ctx, run, outcome) }},
+	}
+	stranger := run
+	stranger.Fence--
+	for _, transition := range transitions {
+		if err := transition.make(run); err != nil {
+			t.Fatalf("%s: %v", transition.name, err)
+		}
+		before := read(t, d, run)
+		if err := transition.make(run); err != nil {
+			t.Errorf("%s again: %v", transition.name, err)
+		}
+		if diff := cmp.Diff(before, read(t, d, run)); diff != "" {
+			t.Errorf("%s again changed (-once +twice):\n%s", transition.name, diff)
+		}
+		if err := transition.make(stranger); !errors.Is(err, berth.ErrLeaseLost) {
+			t.Errorf("%s by another fence: %v, want %v", transition.name, err, berth.ErrLeaseLost)
+		}
+	}
+	if err := d.Start(ctx, run); !errors.Is(err, berth.ErrLeaseLost) {
+		t.Errorf("Start after the end: %v, want %v", err, berth.ErrLeaseLost)
+	}
+	if err := d.Finish(ctx, run, berth.Outcome{Phase: berth.PhaseFailed, Reason: "Failed"}); !errors.Is(err, berth.ErrLeaseLost) {
+		t.Errorf("another end: %v, want %v", err, berth.ErrLeaseLost)
+	}
+}
+
 // Nothing follows the end of a run, whoever asks.
 func TestNothingIsWrittenAfterTheEnd(t *testing.T) {
 	t.Parallel()

@@ -10,10 +10,11 @@ import (
 	"github.com/berth-backup/berth"
 )
 
-// Start makes an admitted backup InProgress. ErrLeaseLost if the fence is no
+// Start makes an admitted backup InProgress. As Finalize and Finish, it may be
+// tried again where its answer was lost: it has then been made. ErrLeaseLost if the fence is no
 // longer the backup's.
 func (s *Store) Start(ctx context.Context, run berth.Run) error {
-	return s.fenced(ctx, "start", "start", run, pgx.NamedArgs{})
+	return s.fenced(ctx, "start", "start", run, berth.PhaseInProgress, pgx.NamedArgs{})
 }
 
 // Finalize makes a backup Finalizing, or FinalizingPartiallyFailed if it counts
@@ -23,25 +24,38 @@ func (s *Store) Finalize(ctx context.Context, run berth.Run, outcome berth.Outco
 	if outcome.Errors > 0 {
 		phase = berth.PhaseFinalizingPartiallyFailed
 	}
-	return s.fenced(ctx, "finalize", "finalize", run, pgx.NamedArgs{
+	return s.fenced(ctx, "finalize", "finalize", run, phase, pgx.NamedArgs{
 		"phase": phase, "warnings": outcome.Warnings, "errors": outcome.Errors,
 		"items": outcome.Progress.ItemsBackedUp, "total": outcome.Progress.TotalItems, "bytes": outcome.Progress.Bytes,
 	})
 }
 
-// fenced runs a transition of a running backup's that needs no gate.
-func (s *Store) fenced(ctx context.Context, what, name string, run berth.Run, args pgx.NamedArgs) error {
+// fenced runs a transition of a running backup's that needs no gate. to is the
+// phase that it leads to; empty for none.
+func (s *Store) fenced(ctx context.Context, what, name string, run berth.Run, to berth.Phase, args pgx.NamedArgs) error {
 	args["seq"], args["fence"] = run.Seq, run.Fence
 	return s.ungated(ctx, func(tx *transaction) error {
 		tag, err := tx.Exec(ctx, statement(name), args)
+		if err == nil && tag.RowsAffected() == 0 {
+			err = madeBefore(ctx, tx, run, to)
+		}
 		if err != nil {
 			return fmt.Errorf("%s backup %s: %w", what, run.Name, err)
 		}
-		if tag.RowsAffected() == 0 {
-			return fmt.Errorf("%s backup %s: %w", what, run.Name, berth.ErrLeaseLost)
-		}
 		return nil
 	})
+}
+
+// madeBefore is nil where the run's own fence has made its transition to a phase
+// already: the answer was lost, and somebody tries again. Else the lease is.
+func madeBefore(ctx context.Context, q querier, run berth.Run, to berth.Phase) error {
+	var phase berth.Phase
+	err := q.QueryRow(ctx, statement("standing_of"), pgx.NamedArgs{"seq": run.Seq, "fence": run.Fence}).Scan(&phase)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows), err == nil && phase != to:
+		return berth.ErrLeaseLost
+	}
+	return err
 }
 
 // Finish ends a running backup with a terminal phase: slot, claims and lease
@@ -71,7 +85,7 @@ func (s *Store) Finish(ctx context.Context, run berth.Run, outcome berth.Outcome
 			"validation_errors": append([]string{}, outcome.ValidationErrors...), "failure_reason": outcome.FailureReason,
 		}, &seq, &notified)
 		if errors.Is(err, pgx.ErrNoRows) {
-			return berth.ErrLeaseLost
+			return madeBefore(ctx, tx, run, outcome.Phase)
 		}
 		return err
 	})
@@ -116,7 +130,7 @@ func (s *Store) Release(ctx context.Context, run berth.Run, message string) erro
 // Progress writes how far a running backup has come. ErrLeaseLost if the fence
 // is no longer the backup's.
 func (s *Store) Progress(ctx context.Context, run berth.Run, p berth.Progress) error {
-	return s.fenced(ctx, "report progress of", "progress", run, pgx.NamedArgs{
+	return s.fenced(ctx, "report progress of", "progress", run, "", pgx.NamedArgs{
 		"items": p.ItemsBackedUp, "total": p.TotalItems, "bytes": p.Bytes,
 	})
 }

@@ -126,12 +126,30 @@ func TestSinceWhen(t *testing.T) {
 	if got := since(free, berth.WaitNoFreeSlot); urgent.Name != "urgent" || !got.Equal(urgent.ReadyAt) {
 		t.Errorf("no free slot since %s, %s took the last at %s", got, urgent.Name, urgent.ReadyAt)
 	}
-	// A limit that is lower counts from its change.
-	if err := d.SetConcurrentBackups(ctx, berth.DefaultCluster, 1); err != nil {
+	// A limit that is lowered where no place was free changes nothing; one that is
+	// lowered where one was counts from then.
+	limit := func(limit int) {
+		t.Helper()
+		if err := d.SetConcurrentBackups(ctx, berth.DefaultCluster, limit); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limit(1)
+	if got := since(free, berth.WaitNoFreeSlot); !got.Equal(urgent.ReadyAt) {
+		t.Errorf("no free slot since %s, %s took the last at %s", got, urgent.Name, urgent.ReadyAt)
+	}
+	limit(3)
+	limit(2)
+	if got := since(free, berth.WaitNoFreeSlot); !got.After(urgent.ReadyAt) {
+		t.Errorf("no free slot since %s, when one was", got)
+	}
+	// Who ran waits from when it does not any more.
+	if err := d.Release(ctx, urgent, "the worker goes away"); err != nil {
 		t.Fatal(err)
 	}
-	if got := since(free, berth.WaitNoFreeSlot); !got.After(urgent.ReadyAt) {
-		t.Errorf("no free slot since %s, before the limit was lowered", got)
+	limit(1)
+	if got := since(berth.Backup{ID: urgent.ID}, berth.WaitNoFreeSlot); !got.After(urgent.ReadyAt) {
+		t.Errorf("no free slot since %s, when it ran", got)
 	}
 
 	// One that is put off waits for that from then on.

@@ -2,7 +2,7 @@
 -- wait reasons need to know, looking again, and the audit.
 
 ALTER TABLE clusters
-    -- When concurrent_backups was last changed.
+    -- When concurrent_backups was last lowered while a place was free.
     ADD limited_at timestamptz,
     -- How many workers the pool of each running backup has.
     ADD item_block_worker_count int NOT NULL DEFAULT 1 CHECK (item_block_worker_count BETWEEN 1 AND 1000),
@@ -203,9 +203,12 @@ SELECT b.seq, b.id, b.cluster_id, c.name AS cluster, b.name, b.phase, b.reason, 
        CASE WHEN w.seq = b.blocked_by THEN b.blocked_since END AS waiting_since,
        CASE WHEN NOT c.has_worker THEN greatest(b.enqueued_at, coalesce(c.worker_changed_at, c.created_at)) END AS no_worker_since,
        CASE WHEN b.phase = 'New'
-            THEN (SELECT max(e.at) FROM events e WHERE e.seq = b.seq AND e.to_phase = 'New' AND e.from_phase <> 'New') END AS new_since,
+            THEN (SELECT max(e.at) FROM events e
+                   WHERE e.seq = b.seq AND e.at >= b.created_at AND e.to_phase = 'New' AND e.from_phase <> 'New') END AS new_since,
        CASE WHEN b.phase = 'Queued'
-            THEN (SELECT greatest(b.enqueued_at, b.not_before, c.limited_at, max(r.ready_at))
+            THEN (SELECT greatest(b.enqueued_at, c.limited_at, max(r.ready_at),
+                                  (SELECT max(e.at) FROM events e
+                                    WHERE e.seq = b.seq AND e.at >= b.created_at AND e.to_phase = 'Queued' AND e.from_phase <> 'Queued'))
                     FROM backups r WHERE r.cluster_id = b.cluster_id AND r.slot IS NOT NULL) END AS full_since,
        c.concurrent_backups, c.paused_since, c.paused_until, c.pause_reason, c.paused_by, c.seen_at,
        l.message AS location_message, l.reached_at AS location_reached_at

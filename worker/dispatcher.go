@@ -49,7 +49,7 @@ func (w *Worker) dequeue(alive context.Context) error {
 			"waited", run.ReadyAt.Sub(run.EnqueuedAt).Round(time.Millisecond))
 		w.take(alive, run, asked)
 	}
-	logPassedOver(w.config.Log, done.PassedOver)
+	logPassedOver(w.config.Log, done)
 	return err
 }
 
@@ -66,15 +66,11 @@ func (w *Worker) await(ctx context.Context) {
 	}
 }
 
-// mostLines is how many of those that one look passed over have a line of their own.
-const mostLines = 10
-
-func logPassedOver(log interface{ Info(string, ...any) }, passedOver []berth.PassedOver) {
-	for i, p := range passedOver {
-		if i == mostLines {
-			log.Info("more backups wait", "backups", len(passedOver)-mostLines)
-			return
-		}
+func logPassedOver(log interface{ Info(string, ...any) }, done berth.Dispatched) {
+	for _, p := range done.PassedOver {
 		log.Info("backup waits", "backup", p.Name, "for", p.Witness, "namespaces", strings.Join(p.Shared, ","))
+	}
+	if done.MorePassedOver > 0 {
+		log.Info("more backups wait", "backups", done.MorePassedOver)
 	}
 }

@@ -57,7 +57,7 @@ func (m Marker) mark(ctx context.Context) error {
 	for _, name := range clusters {
 		done, err := m.Store.Dispatch(ctx, berth.DispatchRequest{Cluster: name})
 		failures = append(failures, err)
-		logPassedOver(m.Log, done.PassedOver)
+		logPassedOver(m.Log, done)
 	}
 	return errors.Join(failures...)
 }
