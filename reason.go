@@ -27,7 +27,9 @@ const (
 	WaitEarlierQueuedOverlap WaitReason = "EarlierQueuedOverlap"
 	// WaitNoFreeSlot: as many backups run as the cluster's limit allows.
 	WaitNoFreeSlot WaitReason = "NoFreeSlot"
-	// WaitDispatch: nothing is in its way; the next dequeue starts it.
+	// WaitDispatch: nothing is in its way, and a place is free; the next dequeue of a
+	// worker with room starts as many such ones, in the order of the queue, as there
+	// are places.
 	WaitDispatch WaitReason = "Dispatch"
 )
 

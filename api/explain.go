@@ -99,7 +99,7 @@ func settingInWords(b berth.Blocker) string {
 	case berth.WaitNoFreeSlot:
 		return "for a free place"
 	case berth.WaitDispatch:
-		return "for the next dequeue, which starts it"
+		return "for the next dequeue, which starts as many in the order of the queue as there are free places"
 	}
 	return "because of " + string(b.Reason)
 }

@@ -79,7 +79,7 @@ func TestSummaries(t *testing.T) {
 		{"waits for its cluster's API to answer, then for the storage location cold", []berth.Blocker{setting(berth.WaitClusterUnreachable, ""), setting(berth.WaitStorageUnavailable, "storageLocation=cold")}},
 		{"waits for its cluster's namespaces to be known", []berth.Blocker{setting(berth.WaitScopeUnresolvable, "")}},
 		{"waits for a free place", []berth.Blocker{full}},
-		{"waits for the next dequeue, which starts it", []berth.Blocker{setting(berth.WaitDispatch, "")}},
+		{"waits for the next dequeue, which starts as many in the order of the queue as there are free places", []berth.Blocker{setting(berth.WaitDispatch, "")}},
 		{"waits no longer: its start deadline has come", nil},
 	} {
 		url, client := serve(t, store{explain: func(uuid.UUID) (berth.Explained, error) {

@@ -260,7 +260,9 @@ type Blocker struct {
 	// - `RunningOverlap`: a running backup holds a namespace that it needs.
 	// - `EarlierQueuedOverlap`: an earlier backup in the queue needs the same namespace.
 	// - `NoFreeSlot`: as many backups run as the cluster's limit allows.
-	// - `Dispatch`: nothing is in its way; the next dequeue starts it.
+	// - `Dispatch`: nothing is in its way, and a place is free; the next dequeue of a
+	//   worker with room starts as many such ones, in the order of the queue, as there
+	//   are places.
 	Reason WaitReason `json:"reason"`
 
 	// Setting The setting in the way, such as `concurrentBackups=2`.
@@ -437,7 +439,9 @@ type ForecastBlocker struct {
 	// - `RunningOverlap`: a running backup holds a namespace that it needs.
 	// - `EarlierQueuedOverlap`: an earlier backup in the queue needs the same namespace.
 	// - `NoFreeSlot`: as many backups run as the cluster's limit allows.
-	// - `Dispatch`: nothing is in its way; the next dequeue starts it.
+	// - `Dispatch`: nothing is in its way, and a place is free; the next dequeue of a
+	//   worker with room starts as many such ones, in the order of the queue, as there
+	//   are places.
 	Reason WaitReason `json:"reason"`
 
 	// Setting The setting in the way, such as `concurrentBackups=2`.
@@ -731,17 +735,19 @@ type Spec = berth.Spec
 
 // WaitReason Why a backup waits. Where several hold, the first of these counts:
 //
-// - `NotBefore`: its `notBefore` is in the future.
-// - `BackOff`: it lost its worker again and is tried again later.
-// - `QueuePaused`: somebody paused the cluster's queue.
-// - `NoWorker`: no worker of the cluster is alive.
-// - `ClusterUnreachable`: it names a pattern, or everything but some, and the cluster's API does not answer.
-// - `StorageUnavailable`: its storage location cannot be reached.
-// - `ScopeUnresolvable`: it names a pattern and the cluster's namespaces are not known yet.
-// - `RunningOverlap`: a running backup holds a namespace that it needs.
-// - `EarlierQueuedOverlap`: an earlier backup in the queue needs the same namespace.
-// - `NoFreeSlot`: as many backups run as the cluster's limit allows.
-// - `Dispatch`: nothing is in its way; the next dequeue starts it.
+//   - `NotBefore`: its `notBefore` is in the future.
+//   - `BackOff`: it lost its worker again and is tried again later.
+//   - `QueuePaused`: somebody paused the cluster's queue.
+//   - `NoWorker`: no worker of the cluster is alive.
+//   - `ClusterUnreachable`: it names a pattern, or everything but some, and the cluster's API does not answer.
+//   - `StorageUnavailable`: its storage location cannot be reached.
+//   - `ScopeUnresolvable`: it names a pattern and the cluster's namespaces are not known yet.
+//   - `RunningOverlap`: a running backup holds a namespace that it needs.
+//   - `EarlierQueuedOverlap`: an earlier backup in the queue needs the same namespace.
+//   - `NoFreeSlot`: as many backups run as the cluster's limit allows.
+//   - `Dispatch`: nothing is in its way, and a place is free; the next dequeue of a
+//     worker with room starts as many such ones, in the order of the queue, as there
+//     are places.
 type WaitReason = berth.WaitReason
 
 // BackupID Examples: 019a8c1e-7b1d-7c3e-9f52-6a0e4d2b8c11

@@ -152,6 +152,31 @@ func TestSinceWhen(t *testing.T) {
 		t.Errorf("no free slot since %s, when it ran", got)
 	}
 
+	// Who waits for the same one as before waits for it since then, whatever else
+	// changed of either.
+	behind := enqueue(t, d, request("behind", "a", "c-*"))
+	dispatch(t, d, 0)
+	waits := since(behind, berth.WaitRunningOverlap)
+	for what, change := range map[string]func() error{
+		"its deadline": func() error {
+			_, err := d.Edit(ctx, behind.ID, berth.Edit{StartDeadline: new(time.Now().Add(time.Hour))})
+			return err
+		},
+		"its priority":      func() error { _, err := d.Edit(ctx, behind.ID, berth.Edit{Priority: new(1)}); return err },
+		"what it may claim": func() error { return appear(d, "c-1") },
+	} {
+		if err := change(); err != nil {
+			t.Fatal(err)
+		}
+		if got := since(behind, berth.WaitRunningOverlap); !got.Equal(waits) {
+			t.Errorf("%s changed: waits since %s, and waited since %s", what, got, waits)
+		}
+		dispatch(t, d, 0)
+		if got := since(behind, berth.WaitRunningOverlap); !got.Equal(waits) {
+			t.Errorf("%s changed, and it was looked at: waits since %s, and waited since %s", what, got, waits)
+		}
+	}
+
 	// One that is put off waits for that from then on.
 	tonight := time.Now().Add(time.Hour)
 	if _, err := d.Edit(ctx, free.ID, berth.Edit{NotBefore: &tonight}); err != nil {

@@ -10,6 +10,10 @@ DROP TABLE relooks;
 DROP INDEX backups_runs;
 DROP INDEX backups_deadline;
 DROP INDEX backups_due;
+DROP INDEX backups_fresh;
+UPDATE backups SET blocked_by = NULL WHERE phase = 'Queued' AND NOT evaluated;
+CREATE INDEX backups_fresh ON backups (cluster_id, order_key, seq)
+    WHERE phase = 'Queued' AND blocked_by IS NULL AND resolved AND NOT evaluated;
 DROP INDEX backups_known;
 CREATE INDEX backups_known ON backups (cluster_id, order_key, seq)
     WHERE phase = 'Queued' AND blocked_by IS NULL AND resolved AND evaluated;

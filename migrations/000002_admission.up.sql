@@ -67,6 +67,11 @@ CREATE FUNCTION due_at(not_before timestamptz, retry_at timestamptz) RETURNS tim
 CREATE INDEX backups_due ON backups (cluster_id, due_at(not_before, retry_at)) WHERE phase = 'New';
 CREATE INDEX backups_deadline ON backups (cluster_id, start_deadline)
     WHERE phase IN ('New', 'Queued') AND start_deadline IS NOT NULL AND first_ready_at IS NULL;
+-- Those that nobody has looked at since they may have changed, with what was in
+-- their way before.
+DROP INDEX backups_fresh;
+CREATE INDEX backups_fresh ON backups (cluster_id, order_key, seq)
+    WHERE phase = 'Queued' AND resolved AND NOT evaluated;
 -- Those that nothing is known to be in the way of, by what may keep them all the
 -- same: a storage location that is down, or a cluster that does not answer, hides
 -- nobody behind those that wait for it.

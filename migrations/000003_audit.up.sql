@@ -131,7 +131,7 @@ CREATE VIEW report.audit_witness_not_in_the_way AS
 SELECT b.cluster_id, b.seq, format('waits for %s, which is not in its way', coalesce(w.name, 'a backup that is gone')) AS detail, b.blocked_since AS since
   FROM backups b
   LEFT JOIN backups w ON w.seq = b.blocked_by
- WHERE b.blocked_by IS NOT NULL AND in_the_way(w, b) IS NOT TRUE
+ WHERE b.blocked_by IS NOT NULL AND b.evaluated AND in_the_way(w, b) IS NOT TRUE
    AND NOT EXISTS (SELECT FROM departures d WHERE d.cluster_id = b.cluster_id AND d.seq = b.blocked_by);
 COMMENT ON VIEW report.audit_witness_not_in_the_way IS 'Queued backups whose stored witness is not in their way, and that nobody is about to look at again.';
 

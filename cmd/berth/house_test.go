@@ -336,6 +336,9 @@ func (h *house) artefacts(name string) map[string]string {
 	}
 	for _, entry := range entries {
 		text, err := os.ReadFile(filepath.Join(folder, entry.Name()))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it was being written, and has its name now
+		}
 		if err != nil {
 			h.Fatal(err)
 		}

@@ -48,7 +48,7 @@ fresh AS MATERIALIZED (
     SELECT b.seq, b.order_key, b.wide, b.claim, b.location, b.needs_inventory, b.evaluated, b.start_deadline, b.first_ready_at,
            b.blocked_by, b.blocked_since
       FROM backups b
-     WHERE b.cluster_id = @cluster_id AND b.phase = 'Queued' AND b.blocked_by IS NULL AND b.resolved AND NOT b.evaluated
+     WHERE b.cluster_id = @cluster_id AND b.phase = 'Queued' AND b.resolved AND NOT b.evaluated
        AND (b.order_key, b.seq) <= (SELECT order_key, seq FROM amended)
      ORDER BY b.order_key, b.seq
      LIMIT 128
@@ -108,7 +108,7 @@ admitted AS (
        SET phase = 'ReadyToStart', reason = 'Admitted', message = '', version = version + 1,
            slot = (SELECT p.slot FROM picked p WHERE p.seq = b.seq), fence = nextval('fences'), worker = @worker,
            ready_at = i.at, first_ready_at = coalesce(b.first_ready_at, i.at), expires_at = i.at + b.keep_for,
-           evaluated = false, blocked_since = NULL,
+           evaluated = false, blocked_by = NULL, blocked_since = NULL,
            contents = CASE WHEN b.wide
                THEN (SELECT coalesce(array_agg(n.name ORDER BY n.name), '{}') FROM namespaces n
                       WHERE n.cluster_id = @cluster_id AND n.present AND NOT n.excluded AND b.claim @> claim_key(@cluster_id, n.id))
@@ -136,21 +136,23 @@ leased AS (
     INSERT INTO leases (seq, cluster_id, fence, worker, expires_at)
     SELECT a.seq, a.cluster_id, a.fence, a.worker, i.at + @lease_ttl::interval FROM admitted a, instant i),
 noted AS MATERIALIZED (
-    SELECT l.seq, l.witness, l.blocked_since FROM looked_at l
+    SELECT l.seq, l.witness, l.blocked_by, l.blocked_since FROM looked_at l
      WHERE (NOT l.evaluated OR l.witness IS DISTINCT FROM l.blocked_by) AND l.seq NOT IN (SELECT seq FROM picked)),
 marked AS (
     UPDATE backups b
-       SET evaluated = true, blocked_by = n.witness, blocked_since = CASE WHEN n.witness IS NOT NULL THEN i.at END
+       SET evaluated = true, blocked_by = n.witness,
+           blocked_since = CASE WHEN n.witness = n.blocked_by THEN n.blocked_since WHEN n.witness IS NOT NULL THEN i.at END
       FROM noted n, instant i
      WHERE b.seq = ANY (ARRAY (SELECT seq FROM noted)) AND b.seq = n.seq
-    RETURNING b.seq, b.cluster_id, b.blocked_by, b.attempt, n.blocked_since AS was_blocked_since),
--- Those that found something in their way. LIMIT keeps this from becoming a join.
+    RETURNING b.seq, b.cluster_id, b.blocked_by, b.attempt, n.blocked_by AS was_blocked_by, n.blocked_since AS was_blocked_since),
+-- Those that found something else in their way. LIMIT keeps this from becoming a join.
 waiting AS (
     SELECT m.*,
            -- It runs from before, or from this very dequeue on.
            CASE WHEN w.slot IS NOT NULL OR m.blocked_by IN (SELECT seq FROM picked) THEN 'RunningOverlap' ELSE 'EarlierQueuedOverlap' END AS reason
       FROM marked m CROSS JOIN LATERAL (
-           SELECT o.slot FROM backups o WHERE o.seq = m.blocked_by LIMIT 1) w),
+           SELECT o.slot FROM backups o WHERE o.seq = m.blocked_by LIMIT 1) w
+     WHERE m.blocked_by IS DISTINCT FROM m.was_blocked_by),
 logged AS (
     INSERT INTO events (at, cluster_id, seq, from_phase, to_phase, reason, blocker, worker, fence, attempt, slot)
     SELECT i.at, a.cluster_id, a.seq, 'Queued', 'ReadyToStart', a.reason, NULL, a.worker, a.fence, a.attempt, a.slot

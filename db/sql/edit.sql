@@ -22,12 +22,12 @@ edited AS (
            phase = CASE WHEN w.later THEN 'New' ELSE 'Queued' END, reason = 'Edited', message = @message, version = version + 1,
            retry_at = CASE WHEN w.later THEN w.retry_at END,
            claim = CASE WHEN w.later THEN '{}' ELSE b.claim END, resolved = b.resolved OR w.later,
-           evaluated = b.evaluated AND NOT w.moves, blocked_by = CASE WHEN NOT w.moves THEN b.blocked_by END,
+           evaluated = b.evaluated AND NOT w.moves, blocked_by = CASE WHEN NOT w.later THEN b.blocked_by END,
            blocked_since = CASE WHEN NOT w.later THEN b.blocked_since END
       FROM wanted w
      WHERE b.seq = w.seq
        AND (w.priority, w.not_before, w.start_deadline) IS DISTINCT FROM (b.priority, b.not_before, b.start_deadline)
-    RETURNING b.seq, b.cluster_id, b.order_key, b.phase, b.reason, b.message, b.priority, b.not_before, b.start_deadline, b.attempt, b.spec, w.moves),
+    RETURNING b.seq, b.cluster_id, b.order_key, b.phase, b.reason, b.message, b.priority, b.not_before, b.start_deadline, b.attempt, b.spec, b.blocked_by, w.moves),
 moved AS (
     UPDATE claims SET order_key = e.order_key FROM edited e WHERE claims.seq = e.seq AND e.phase = 'Queued'),
 freed AS (DELETE FROM claims USING edited e WHERE claims.seq = e.seq AND e.phase = 'New'),
@@ -38,8 +38,8 @@ left_over AS (
                AND (e.phase = 'New' OR (w.order_key, w.seq) < (e.order_key, e.seq)) LIMIT 1)
     ON CONFLICT (cluster_id, seq) DO UPDATE SET order_key = '-infinity', watcher = 0),
 logged AS (
-    INSERT INTO events (at, cluster_id, seq, from_phase, to_phase, reason, message, attempt, detail)
-    SELECT i.at, e.cluster_id, e.seq, w.former_phase, e.phase, e.reason, e.message, e.attempt,
+    INSERT INTO events (at, cluster_id, seq, from_phase, to_phase, reason, message, blocker, attempt, detail)
+    SELECT i.at, e.cluster_id, e.seq, w.former_phase, e.phase, e.reason, e.message, e.blocked_by, e.attempt,
            jsonb_build_object('priority', e.priority, 'notBefore', e.not_before, 'startDeadline', e.start_deadline)
       FROM edited e, wanted w, instant i),
 mirrored AS (

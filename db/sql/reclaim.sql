@@ -10,8 +10,7 @@ WITH wanted AS MATERIALIZED (
 current AS (
     UPDATE backups b
        SET inventory_version = @inventory_version, resolved = w.resolved, claim = w.claim, left_out = w.left_out,
-           evaluated = b.evaluated AND w.claim = w.former AND w.was_resolved = w.resolved,
-           blocked_by = CASE WHEN w.claim = w.former AND w.was_resolved = w.resolved THEN b.blocked_by END
+           evaluated = b.evaluated AND w.claim = w.former AND w.was_resolved = w.resolved
       FROM wanted w WHERE b.seq = w.seq
     RETURNING b.seq, b.cluster_id, b.order_key, b.scope, b.wide, b.claim, w.namespace_ids,
               w.claim <> w.former OR w.was_resolved <> w.resolved AS changed),
