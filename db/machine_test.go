@@ -641,11 +641,16 @@ func (w *world) writeLate(t *rapid.T, c *modelled) {
 		t.Skip("nobody lost a run")
 	}
 	run := c.lost[rapid.IntRange(0, len(c.lost)-1).Draw(t, "run")]
+	// The end that it had may be told it again.
+	another := berth.PhaseFailed
+	if w.before(t, c).row(run.Seq).Phase == another {
+		another = berth.PhaseCompleted
+	}
 	for what, err := range map[string]error{
 		"start":    w.d.Start(w.ctx, run),
 		"finalize": w.d.Finalize(w.ctx, run, berth.Outcome{}),
 		"progress": w.d.Progress(w.ctx, run, berth.Progress{}),
-		"finish":   w.d.Finish(w.ctx, run, berth.Outcome{Phase: berth.PhaseFailed}),
+		"finish":   w.d.Finish(w.ctx, run, berth.Outcome{Phase: another}),
 		"release":  w.d.Release(w.ctx, run, ""),
 	} {
 		if !errors.Is(err, berth.ErrLeaseLost) {
