@@ -18,13 +18,11 @@ func TestAWorkerWaitsForItsCluster(t *testing.T) {
 	worker := h.startWorker("--recheck-interval", "100ms")
 	worker.workerID()
 	a := h.post("a", shop)
-	await(t, "the worker says that it lives", func() bool {
-		return h.get(a).Queue.BlockedBy[0].Reason == berth.WaitDispatch
-	})
 	worker.awaitOutput("waiting for the cluster's namespaces")
 	worker.awaitOutput("(?s)namespaces cannot be read.*namespaces cannot be read")
-	if b := h.get(a); b.Phase != berth.PhaseQueued {
-		t.Errorf("a is %s before the cluster is known", b.Phase)
+	// It is no worker that a waits for the dequeue of.
+	if b := h.get(a); b.Phase != berth.PhaseQueued || b.Queue.BlockedBy[0].Reason != berth.WaitNoWorker {
+		t.Errorf("before the cluster is known a is %s and waits for %+v", b.Phase, b.Queue)
 	}
 	link.mend()
 	if done := h.awaitPhase(a, berth.PhaseCompleted); done.Attempt != 1 {
