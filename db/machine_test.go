@@ -475,16 +475,19 @@ func (w *world) dequeue(t *rapid.T, c *modelled) {
 	o.HasWorker = true
 	want := rapid.IntRange(1, 4).Draw(t, "want")
 	plan := o.Plan(want)
+	// One whose scope cannot be resolved is never looked at, and neither are those
+	// behind that it came ahead of: a dequeue admits some, and hints that the next
+	// goes on. Wherever there is none, one dequeue admits all.
+	unresolvable := slices.ContainsFunc(o.Backups, func(b berth.Standing) bool {
+		_, resolvable := b.Scope.Claim(o.Namespaces, o.Synced)
+		return b.Phase.Waiting() && !resolvable
+	})
 	var runs []berth.Run
-	// What a dequeue admits it gives out at once, and hints that somebody goes on
-	// where it has not looked at all: those behind one whose scope cannot be resolved.
-	for len(runs) < want {
+	for more := true; more && len(runs) < want; {
 		done, err := w.d.Dispatch(w.ctx, berth.DispatchRequest{Cluster: c.name, Worker: c.worker, Want: want - len(runs), LeaseTTL: time.Hour})
 		w.must(t, err)
-		if len(done.Runs) == 0 {
-			break
-		}
 		runs = append(runs, done.Runs...)
+		more = unresolvable && len(done.Runs) > 0
 	}
 	if diff := gocmp.Diff(startsOf(plan.Start), runsOf(runs)); diff != "" {
 		t.Fatalf("dequeues of %d admit (-planner +database):\n%s\nof %s", want, diff, o)
