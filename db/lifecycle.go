@@ -50,7 +50,7 @@ func (s *Store) fenced(ctx context.Context, what, name string, run berth.Run, to
 // already: the answer was lost, and somebody tries again. Else the lease is.
 func madeBefore(ctx context.Context, q querier, run berth.Run, to berth.Phase) error {
 	var phase berth.Phase
-	err := q.QueryRow(ctx, statement("standing_of"), pgx.NamedArgs{"seq": run.Seq, "fence": run.Fence}).Scan(&phase)
+	err := q.QueryRow(ctx, statement("phase_of"), pgx.NamedArgs{"seq": run.Seq, "fence": run.Fence}).Scan(&phase)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows), err == nil && phase != to:
 		return berth.ErrLeaseLost

@@ -17,9 +17,9 @@
 --
 -- Looked at are those that nobody has looked at since they may have changed
 -- (fresh); where there is a place, of each sort that may start the first of those
--- that nothing was known to be in the way of (known); and without room, those that may have got somebody ahead since (again). Where a
--- list was cut off, none behind its end is admitted: it would go before one that
--- nobody has looked at.
+-- that nothing was known to be in the way of (known); and without room, those
+-- that may have got somebody ahead since (again). Where a list was cut off, none
+-- behind its end is admitted: it would go before one that nobody has looked at.
 -- Single rows are found by subqueries, not by joins, so that a plan made for few
 -- rows or for many reads them by their keys.
 WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at),
