@@ -201,3 +201,32 @@ func TestPassedOverAreToldInPart(t *testing.T) {
 		t.Errorf("the first (-want +got):\n%s", diff)
 	}
 }
+
+// One that comes ahead of everybody and cannot be resolved is in the way of all
+// that nothing was in the way of: a dequeue finds that out of many at a time, each
+// pass takes the gate.
+func TestManyKnownBehindOneThatCannotBeResolved(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	d := newQueue(t, 1)
+	exec(t, d, "UPDATE clusters SET inventory_synced_at = NULL")
+	requests := make([]berth.Request, 600)
+	for i := range requests {
+		requests[i] = request(fmt.Sprintf("b%d", i), fmt.Sprintf("n%d", i))
+	}
+	enqueueMany(t, d, requests...)
+	run := dispatch(t, d, 1)[0]
+	dispatch(t, d, 0)
+	enqueue(t, d, berth.Request{Name: "pattern", Priority: 600, Spec: spec([]string{"web-*"}, nil)})
+	finish(t, d, run)
+	gates := 0
+	s := openStore(t, d.Direct, 1)
+	s.ObserveGates(func(time.Duration) { gates++ })
+	done, err := s.Dispatch(ctx, berth.DispatchRequest{Cluster: berth.DefaultCluster, Worker: "w", Want: 1, LeaseTTL: time.Minute})
+	if err != nil || len(done.Runs) > 0 {
+		t.Errorf("admitted %v, %v", done.Runs, err)
+	}
+	if gates > 10 {
+		t.Errorf("the gate was taken %d times for %d that wait for one", gates, len(requests))
+	}
+}

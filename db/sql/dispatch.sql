@@ -53,8 +53,9 @@ fresh AS MATERIALIZED (
      ORDER BY b.order_key, b.seq
      LIMIT 128
        FOR NO KEY UPDATE SKIP LOCKED),
--- One more than there are places tells whether there is more.
-few AS MATERIALIZED (SELECT least(32, count(*) + 1) AS n FROM free),
+-- One more than there are places tells whether there is more; where those first
+-- ones had something in their way after all, more at a time.
+few AS MATERIALIZED (SELECT greatest(least(32, count(*) + 1), @at_least::bigint) AS n FROM free),
 known AS MATERIALIZED (
     SELECT k.* FROM open o CROSS JOIN LATERAL (
         SELECT b.seq, b.order_key, b.wide, b.claim, b.location, b.needs_inventory, b.evaluated, b.start_deadline, b.first_ready_at,
