@@ -38,12 +38,13 @@ remove_test_containers() {
   ((${#left[@]} == 0)) || docker rm --force --volumes "${left[@]}" >/dev/null
 }
 
-# Berth's own come last, where they are read first.
+# What the demo says of itself comes last, where it is read first.
 last_words() {
   say "failed; the containers' last words:"
   compose ps
   compose logs --no-color --tail=50 etcd kube-apiserver
   compose logs --no-color --tail=200 postgres berth-migrate berth-server berth-worker
+  [[ ! -e $state/demo.log ]] || { say "the demo's last words:"; tail -n 40 "$state/demo.log"; }
 }
 
 take_down() {
@@ -138,7 +139,7 @@ run_demo() {
     BERTH_DEMO_DATABASE_URL="postgres://berth:berth@$(postgres_address):5432/berth?sslmode=disable" \
     BERTH_DEMO_DATA=$(docker volume inspect --format '{{.Mountpoint}}' "${COMPOSE_PROJECT_NAME}_data") \
     BERTH_DEMO_START_WORKER="$deploy/compose.sh --profile demo up --detach berth-worker" \
-    go run ./internal/devenv/demo -against compose
+    go run ./internal/devenv/demo -against compose 2>&1 | tee "$state/demo.log"
 }
 
 test_db() {

@@ -17,13 +17,14 @@ type DispatchStore interface {
 
 // dispatch dequeues until ctx ends: on every hint, and every recheck interval
 // without one. Runs live under alive, which outlasts ctx. One dequeue at a time:
-// a second one would only wait for the first one's gate.
-func (w *Worker) dispatch(ctx, alive context.Context) {
+// a second one would only wait for the first one's gate. It begins when the queue
+// knows of the worker: else backups would run while others waited for a worker.
+func (w *Worker) dispatch(ctx, alive context.Context, introduced <-chan struct{}) {
 	w.config.Log.Info("waiting for the cluster's namespaces", "cluster", w.config.Cluster)
 	select {
 	case <-ctx.Done():
 		return
-	case <-w.config.Ready:
+	case <-introduced:
 	}
 	for ctx.Err() == nil {
 		if err := w.dequeue(alive); err != nil {

@@ -41,6 +41,32 @@ func TestNothingIsDequeuedBeforeTheNamespacesAreKnown(t *testing.T) {
 	})
 }
 
+// What a worker runs, nobody may see running while others wait for a worker.
+func TestAWorkerIsKnownBeforeItTakesAnything(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue()
+		q.put("nightly")
+		q.hook = func(_ context.Context, c call) error {
+			if c.name == "Renew" && c.at < time.Minute {
+				return errAway
+			}
+			return nil
+		}
+		start(t, q, taking(q, time.Second), worker.Config{Recheck: time.Second, Lease: lease})
+		time.Sleep(time.Minute - time.Millisecond)
+		if tried := len(q.of("Renew")); tried < 2 {
+			t.Errorf("said %d times that it is there, without an answer", tried)
+		}
+		if len(q.of("Dispatch")) > 0 {
+			t.Error("dequeued before the queue knew of the worker")
+		}
+		time.Sleep(lease.Renew)
+		if len(q.of("Start")) != 1 {
+			t.Error("nothing starts when the queue knows of the worker")
+		}
+	})
+}
+
 func TestAWorkerTakesAsManyAsItHasRoomFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()

@@ -14,15 +14,22 @@ type HeartbeatStore interface {
 }
 
 // heartbeat renews all leases of this process in one statement, every renewal
-// interval, until ctx ends. A renewal that fails is tried again sooner; the
-// holds end by themselves if none succeeds in time.
-func (w *Worker) heartbeat(ctx context.Context) {
+// interval, until ctx ends, and closes introduced when the queue first heard of
+// it. A renewal that fails is tried again sooner; the holds end by themselves if
+// none succeeds in time.
+func (w *Worker) heartbeat(ctx context.Context, introduced chan<- struct{}) {
 	retry := w.config.Lease.Renew / 10
+	known := false
 	for {
 		wait := w.config.Lease.Renew
-		if err := w.renew(ctx); err != nil && ctx.Err() == nil {
+		err := w.renew(ctx)
+		if err != nil && ctx.Err() == nil {
 			w.config.Log.Warn("renew the leases", "error", err)
 			wait = retry
+		}
+		if err == nil && !known {
+			known = true
+			close(introduced)
 		}
 		select {
 		case <-ctx.Done():

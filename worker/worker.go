@@ -120,16 +120,17 @@ func (w *Worker) Run(ctx context.Context) error {
 	// The heartbeat outlives ctx: what still runs needs its lease.
 	alive, stopHeartbeat := context.WithCancel(context.WithoutCancel(ctx))
 	var heartbeat sync.WaitGroup
+	introduced := make(chan struct{})
 	heartbeat.Go(func() {
 		// Until it may dequeue it is no worker that anybody waits for.
 		select {
 		case <-w.config.Ready:
-			w.heartbeat(alive)
+			w.heartbeat(alive, introduced)
 		case <-alive.Done():
 		}
 	})
 
-	w.dispatch(ctx, alive)
+	w.dispatch(ctx, alive, introduced)
 	w.config.Log.Info("shutting down: no more backups are taken", "running", len(w.heldRuns()), "grace", w.config.ShutdownGrace)
 	w.drain()
 
