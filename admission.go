@@ -32,6 +32,8 @@ type Snapshot struct {
 	Paused *Pause
 	// HasWorker says whether some worker of the cluster is alive.
 	HasWorker bool
+	// Workers is what its workers have room for; nil: for any number.
+	Workers *WorkerRoom
 	// Reachable says whether the cluster's API was heard of lately; true where
 	// its namespaces were never synced.
 	Reachable bool
@@ -44,6 +46,12 @@ type Snapshot struct {
 	// Backups are all waiting and running ones, in any order: it decides nothing.
 	// Others among them are passed over.
 	Backups []Standing
+}
+
+// WorkerRoom is how many backups the live workers of a cluster, each of which has
+// a cap of its own, run at once at most, and how many more of them they take now.
+type WorkerRoom struct {
+	MaxBackups, Free int
 }
 
 // Standing is a waiting or running backup as admission sees it.
@@ -153,7 +161,7 @@ type Waiting struct {
 // Plan tells what a dequeue that wants so many backups does.
 func (s Snapshot) Plan(want int) Plan {
 	l := s.line()
-	starting := l.startable(min(want, s.ConcurrentBackups-len(l.running)))
+	starting := l.startable(min(want, l.places-len(l.running)))
 	slots := l.freeSlots(len(starting))
 	var p Plan
 	for i, b := range starting {
@@ -171,6 +179,8 @@ func (s Snapshot) Plan(want int) Plan {
 type line struct {
 	Snapshot
 	inventory *inventory
+	// places is how many can run at once, as the limit and the workers are.
+	places int
 	// All in the order of (OrderKey, Seq). The running ones are ahead of all queued
 	// ones; those that are not due and the expired ones are in nobody's way.
 	running, queued, notDue, expired []*entrant
@@ -202,6 +212,10 @@ func (s Snapshot) line() *line {
 	for _, part := range [][]*entrant{l.running, l.queued, l.notDue, l.expired} {
 		slices.SortFunc(part, inOrder)
 	}
+	l.places = s.ConcurrentBackups
+	if s.Workers != nil {
+		l.places = min(l.places, len(l.running)+s.Workers.Free)
+	}
 	return l
 }
 
@@ -223,7 +237,7 @@ func inOrder(a, b *entrant) int {
 
 // startable are the first n that may start, in the order of the queue.
 //
-// Invariant 1: n is what the limit leaves.
+// Invariant 1: n is what the limit, and the workers' room, leave.
 // Invariants 2 and 3: ahead of a queued backup is every running one and every
 // earlier queued one, also one that is kept from starting itself; who overlaps
 // none of them may start. Of two that overlap, the later has the earlier ahead:

@@ -102,6 +102,9 @@ func (d *draw) snapshot(t *rapid.T) berth.Snapshot {
 		Synced:            rapid.IntRange(0, 5).Draw(t, "synced") > 0,
 		Unavailable:       map[string]bool{"away": rapid.Bool().Draw(t, "away")},
 	}
+	if rapid.Bool().Draw(t, "workers with caps") {
+		s.Workers = &berth.WorkerRoom{MaxBackups: 9, Free: rapid.IntRange(0, 4).Draw(t, "room")}
+	}
 	if rapid.IntRange(0, 5).Draw(t, "paused") == 0 {
 		s.Paused = &berth.Pause{Reason: "upgrade", By: "ada", Since: noon.Add(-time.Hour), Until: minutes(t, "until", -5, 20)}
 	}
@@ -185,6 +188,15 @@ func (p pairwise) running() int {
 	return n
 }
 
+// free is how many more may run.
+func (p pairwise) free() int {
+	free := p.s.ConcurrentBackups - p.running()
+	if p.s.Workers != nil {
+		free = min(free, p.s.Workers.Free)
+	}
+	return free
+}
+
 // settings are the reasons that hold whoever else is there.
 func (p pairwise) settings(b berth.Standing) []berth.WaitReason {
 	s := p.s
@@ -220,7 +232,7 @@ func (p pairwise) reasons(b berth.Standing) []berth.WaitReason {
 	if slices.ContainsFunc(blockers, func(a berth.Standing) bool { return !a.Phase.Running() }) {
 		found = append(found, berth.WaitEarlierQueuedOverlap)
 	}
-	if p.running() >= p.s.ConcurrentBackups {
+	if p.free() <= 0 {
 		found = append(found, berth.WaitNoFreeSlot)
 	}
 	if len(found) == 0 {
@@ -247,7 +259,7 @@ func (p pairwise) starting(want int) []berth.Standing {
 	found := p.inOrder(func(b berth.Standing) bool {
 		return p.queued(b) && len(p.settings(b)) == 0 && len(p.blockers(b)) == 0
 	})
-	return found[:min(len(found), max(0, min(want, p.s.ConcurrentBackups-p.running())))]
+	return found[:min(len(found), max(0, min(want, p.free())))]
 }
 
 // wait is what of a Waiting can be told without knowing how it is told.
@@ -304,7 +316,7 @@ func after(s berth.Snapshot, plan berth.Plan) berth.Snapshot {
 		left = append(left, b)
 	}
 	s.Backups = left
-	return s
+	return withRoom(s, -len(plan.Start))
 }
 
 func namesOf(backups []berth.Standing) []string {
@@ -594,6 +606,16 @@ func TestSettingsAreNamed(t *testing.T) {
 		}, berth.Blocker{Reason: berth.WaitStorageUnavailable, Setting: "storageLocation=far"}},
 		{"unresolvable", func(s *berth.Snapshot, b *berth.Standing) { s.Synced, b.Scope = false, pattern }, berth.Blocker{Reason: berth.WaitScopeUnresolvable}},
 		{"no free slot", func(s *berth.Snapshot, _ *berth.Standing) {
+			s.Backups = append(s.Backups, berth.Standing{ID: idOf(9), Phase: berth.PhaseInProgress, Held: &berth.Claim{}, Slot: 1})
+		}, berth.Blocker{Reason: berth.WaitNoFreeSlot, Setting: "concurrentBackups=1"}},
+		{"no room", func(s *berth.Snapshot, _ *berth.Standing) {
+			s.Workers = &berth.WorkerRoom{MaxBackups: 3}
+		}, berth.Blocker{Reason: berth.WaitNoFreeSlot, Setting: "maxBackups=3"}},
+		{"room", func(s *berth.Snapshot, _ *berth.Standing) {
+			s.Workers = &berth.WorkerRoom{MaxBackups: 3, Free: 1}
+		}, berth.Blocker{Reason: berth.WaitDispatch}},
+		{"no free slot before no room", func(s *berth.Snapshot, _ *berth.Standing) {
+			s.Workers = &berth.WorkerRoom{MaxBackups: 3}
 			s.Backups = append(s.Backups, berth.Standing{ID: idOf(9), Phase: berth.PhaseInProgress, Held: &berth.Claim{}, Slot: 1})
 		}, berth.Blocker{Reason: berth.WaitNoFreeSlot, Setting: "concurrentBackups=1"}},
 	} {

@@ -14,6 +14,19 @@ type DispatchRequest struct {
 	LeaseTTL time.Duration
 }
 
+// Heartbeat is what a worker says of itself from time to time.
+type Heartbeat struct {
+	Cluster string
+	Worker  string
+	// MaxBackups is how many backups it runs at once at most; nil: any number; 0:
+	// it takes nothing more.
+	MaxBackups *int
+	// LeaseTTL is how long it may be silent from now on.
+	LeaseTTL time.Duration
+	// Held are the runs that it goes on with.
+	Held []Run
+}
+
 // Dispatched is what a dequeue did.
 type Dispatched struct {
 	Runs       []Run

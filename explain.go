@@ -71,7 +71,7 @@ func (l *line) blockedBy(b *entrant, last int, known []string) Blocker {
 		return b.settings[0]
 	case last >= 0:
 		return l.overlap(b, last, known)
-	case len(l.running) >= l.ConcurrentBackups:
+	case len(l.running) >= l.places:
 		return l.noFreeSlot()
 	}
 	return Blocker{Reason: WaitDispatch}
@@ -87,7 +87,7 @@ func (l *line) blockers(index int) []Blocker {
 			all = append(all, l.overlap(b, number, known))
 		}
 	}
-	if len(l.running) >= l.ConcurrentBackups {
+	if len(l.running) >= l.places {
 		all = append(all, l.noFreeSlot())
 	}
 	if len(all) == 0 {
@@ -130,8 +130,13 @@ func (l *line) overlap(b *entrant, number int, known []string) Blocker {
 	return Blocker{Reason: reason, Backup: new(other.Ref()), Namespaces: b.claim.Shared(other.claim, known)}
 }
 
+// noFreeSlot names the workers' caps only where the limit would let more run.
 func (l *line) noFreeSlot() Blocker {
-	return Blocker{Reason: WaitNoFreeSlot, Setting: fmt.Sprintf("concurrentBackups=%d", l.ConcurrentBackups)}
+	setting := fmt.Sprintf("concurrentBackups=%d", l.ConcurrentBackups)
+	if len(l.running) < l.ConcurrentBackups {
+		setting = fmt.Sprintf("maxBackups=%d", l.Workers.MaxBackups)
+	}
+	return Blocker{Reason: WaitNoFreeSlot, Setting: setting}
 }
 
 // settings are, in the order of WaitReasons, all that keep a waiting backup from

@@ -12,7 +12,8 @@ const (
 	WaitBackOff WaitReason = "BackOff"
 	// WaitQueuePaused: somebody paused the cluster's queue.
 	WaitQueuePaused WaitReason = "QueuePaused"
-	// WaitNoWorker: no worker of the cluster has been heard of within its lease TTL.
+	// WaitNoWorker: no worker of the cluster has been heard of within its lease TTL, or
+	// those that were take nothing more.
 	WaitNoWorker WaitReason = "NoWorker"
 	// WaitClusterUnreachable: what it claims depends on namespaces that nobody
 	// named, and the cluster's API was silent for a minute.
@@ -25,11 +26,12 @@ const (
 	WaitRunningOverlap WaitReason = "RunningOverlap"
 	// WaitEarlierQueuedOverlap: an earlier backup in the queue needs the same namespace.
 	WaitEarlierQueuedOverlap WaitReason = "EarlierQueuedOverlap"
-	// WaitNoFreeSlot: as many backups run as the cluster's limit allows.
+	// WaitNoFreeSlot: as many backups run as the cluster's limit allows, or as its
+	// workers take with a cap of their own each.
 	WaitNoFreeSlot WaitReason = "NoFreeSlot"
-	// WaitDispatch: nothing is in its way, and a place is free; the next dequeue of a
-	// worker with room starts as many such ones, in the order of the queue, as there
-	// are places.
+	// WaitDispatch: nothing is in its way, a place is free and a worker has room; the
+	// next dequeue starts as many such ones, in the order of the queue, as there are
+	// places.
 	WaitDispatch WaitReason = "Dispatch"
 )
 

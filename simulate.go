@@ -33,6 +33,8 @@ func (s Snapshot) With(change WhatIf) Snapshot {
 		last = max(last, b.Seq)
 		if !canceled[b.ID] {
 			backups = append(backups, b)
+		} else if b.Phase.Running() && s.Workers != nil {
+			s.Workers = &WorkerRoom{MaxBackups: s.Workers.MaxBackups, Free: s.Workers.Free + 1}
 		}
 	}
 	for _, b := range change.Add {
@@ -314,7 +316,7 @@ func (sim *simulation) admit() {
 	if sim.Paused.InForce(sim.at) {
 		return
 	}
-	for sim.running < sim.ConcurrentBackups && len(sim.ready) > 0 {
+	for sim.running < sim.places && len(sim.ready) > 0 {
 		place := heap.Pop(&sim.ready).(int)
 		b := sim.backups[place]
 		if b.state != stateQueued || b.inTheWay > 0 {

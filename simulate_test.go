@@ -39,11 +39,21 @@ func stepwise(s berth.Snapshot, runTime func(berth.Standing) time.Duration) map[
 			return starts
 		}
 		s.At = next
+		runs := len(s.Backups)
 		s.Backups = slices.DeleteFunc(slices.Clone(s.Backups), func(b berth.Standing) bool {
 			end, known := ends[b.ID]
 			return b.Phase.Running() && known && !end.After(s.At)
 		})
+		s = withRoom(s, runs-len(s.Backups))
 	}
+}
+
+// withRoom is s with that much more room for its workers.
+func withRoom(s berth.Snapshot, more int) berth.Snapshot {
+	if s.Workers != nil {
+		s.Workers = &berth.WorkerRoom{MaxBackups: s.Workers.MaxBackups, Free: s.Workers.Free + more}
+	}
+	return s
 }
 
 func nextEvent(s berth.Snapshot, ends map[uuid.UUID]time.Time) (next time.Time, more bool) {
@@ -147,7 +157,7 @@ func TestSimulateStartDeadlines(t *testing.T) {
 func TestWhatIf(t *testing.T) {
 	t.Parallel()
 	scope, _ := berth.ScopeOf([]string{"a"}, nil)
-	s := berth.Snapshot{At: noon, ConcurrentBackups: 1, HasWorker: true, Reachable: true, Backups: []berth.Standing{
+	s := berth.Snapshot{At: noon, ConcurrentBackups: 1, HasWorker: true, Reachable: true, Workers: &berth.WorkerRoom{MaxBackups: 2, Free: 1}, Backups: []berth.Standing{
 		{ID: idOf(1), Seq: 1, Name: "runs", Phase: berth.PhaseInProgress, OrderKey: noon.Add(-time.Hour), Scope: scope, Slot: 1},
 		{ID: idOf(2), Seq: 2, Name: "waits", Phase: berth.PhaseQueued, OrderKey: noon.Add(-time.Minute), Scope: scope},
 	}}

@@ -97,6 +97,9 @@ func settingInWords(b berth.Blocker) string {
 	case berth.WaitScopeUnresolvable:
 		return "for its cluster's namespaces to be known"
 	case berth.WaitNoFreeSlot:
+		if strings.HasPrefix(b.Setting, "maxBackups") {
+			return "for a worker with room"
+		}
 		return "for a free place"
 	case berth.WaitDispatch:
 		return "for the next dequeue, which starts as many in the order of the queue as there are free places"

@@ -170,8 +170,11 @@ func TestAuditFindsIdleness(t *testing.T) {
 	enqueue(t, d, request("behind", "a"))
 	enqueue(t, d, request("free", "b"))
 	enqueue(t, d, request("pattern", "?"))
-	if _, err := d.Renew(ctx, berth.DefaultCluster, "idle", time.Hour, nil); err != nil {
-		t.Fatal(err)
+	// One worker is full, the other takes any number.
+	for worker, most := range map[string]*int{"w": new(1), "idle": nil} {
+		if _, err := d.Renew(ctx, berth.Heartbeat{Cluster: berth.DefaultCluster, Worker: worker, MaxBackups: most, LeaseTTL: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if _, err := d.Dispatch(ctx, berth.DispatchRequest{Cluster: berth.DefaultCluster}); err != nil {
 		t.Fatal(err)
@@ -209,6 +212,8 @@ func TestAuditFindsIdleness(t *testing.T) {
 		"no place is free":                   {"UPDATE clusters SET concurrent_backups = 1", nil},
 		"the worker is gone":                 {"DELETE FROM workers WHERE id = 'idle'", nil},
 		"the worker is silent":               {"UPDATE workers SET expires_at = clock_timestamp() WHERE id = 'idle'", nil},
+		"the worker takes nothing more":      {"UPDATE workers SET max_backups = 0 WHERE id = 'idle'", nil},
+		"the other worker has room too":      {"DELETE FROM workers WHERE id = 'idle'; UPDATE workers SET max_backups = 2", []string{"IdleWhileAdmissible free"}},
 		"the worker came just now":           {"UPDATE workers SET started_at = clock_timestamp() WHERE id = 'idle'", nil},
 		"its location is away":               {"UPDATE storage_locations SET available = false", nil},
 		"it is not resolved":                 {"UPDATE backups SET resolved = false, claim = claim_everything(1) WHERE name = 'free'; DELETE FROM claims WHERE seq = (SELECT seq FROM backups WHERE name = 'free')", nil},
@@ -241,7 +246,7 @@ func TestWorkerStartsAnewAfterSilence(t *testing.T) {
 	h := &holder{tb: t, conn: connect(t, d.Direct)}
 	startedLongAgo := func() bool {
 		t.Helper()
-		if _, err := d.Renew(ctx, berth.DefaultCluster, "w", time.Hour, nil); err != nil {
+		if _, err := d.Renew(ctx, berth.Heartbeat{Cluster: berth.DefaultCluster, Worker: "w", LeaseTTL: time.Hour}); err != nil {
 			t.Fatal(err)
 		}
 		var longAgo bool

@@ -24,7 +24,7 @@ func newQueue(tb testing.TB, limit int, namespaces ...string) *dbtest.Database {
 	if err := d.SetConcurrentBackups(ctx, berth.DefaultCluster, limit); err != nil {
 		tb.Fatal(err)
 	}
-	if _, err := d.Renew(ctx, berth.DefaultCluster, "w", time.Hour, nil); err != nil {
+	if _, err := d.Renew(ctx, berth.Heartbeat{Cluster: berth.DefaultCluster, Worker: "w", LeaseTTL: time.Hour}); err != nil {
 		tb.Fatal(err)
 	}
 	inventory := make([]berth.Namespace, len(namespaces))

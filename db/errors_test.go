@@ -156,7 +156,9 @@ func operations(ctx context.Context, s *db.Store, run berth.Run) map[string]func
 		"Queue": func() error {
 			return second(s.Queue(ctx, berth.QueueOptions{Cluster: berth.DefaultCluster, Limit: 1000}))
 		},
-		"Renew":    func() error { return second(s.Renew(ctx, berth.DefaultCluster, "w", time.Hour, nil)) },
+		"Renew": func() error {
+			return second(s.Renew(ctx, berth.Heartbeat{Cluster: berth.DefaultCluster, Worker: "w", LeaseTTL: time.Hour}))
+		},
 		"Reap":     func() error { return second(s.Reap(ctx, time.Hour)) },
 		"Progress": func() error { return s.Progress(ctx, run, berth.Progress{}) },
 		"Dispatch": func() error {

@@ -427,7 +427,7 @@ func TestGatedTransactionsNeverDeadlock(t *testing.T) {
 			func() error { return ignoreLost(s.Progress(ctx, released, berth.Progress{ItemsBackedUp: 1})) },
 			func() error { return ignoreLost(s.Finalize(ctx, reaped, berth.Outcome{})) },
 			func() error {
-				_, err := s.Renew(ctx, berth.DefaultCluster, "w", time.Hour, []berth.Run{finished, released, reaped})
+				_, err := s.Renew(ctx, berth.Heartbeat{Cluster: berth.DefaultCluster, Worker: "w", LeaseTTL: time.Hour, Held: []berth.Run{finished, released, reaped}})
 				return err
 			},
 		)

@@ -146,7 +146,7 @@ func TestUnsyncedCluster(t *testing.T) {
 		if err := d.SetConcurrentBackups(ctx, berth.DefaultCluster, 5); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := d.Renew(ctx, berth.DefaultCluster, "w", time.Hour, nil); err != nil {
+		if _, err := d.Renew(ctx, berth.Heartbeat{Cluster: berth.DefaultCluster, Worker: "w", LeaseTTL: time.Hour}); err != nil {
 			t.Fatal(err)
 		}
 		return d

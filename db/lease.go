@@ -13,35 +13,35 @@ import (
 	"github.com/berth-backup/berth"
 )
 
-// Renew prolongs a worker's leases by ttl from now, by the database's clock,
-// and says which of the runs are no longer the worker's. It also says that the
-// worker is alive.
-func (s *Store) Renew(ctx context.Context, clusterName, worker string, ttl time.Duration, held []berth.Run) (lost []berth.Run, err error) {
-	clusterID, err := s.clusterID(ctx, clusterName)
+// Renew says that a worker is alive and what it has room for, prolongs its leases
+// by their TTL from now, by the database's clock, and tells which of the runs are
+// no longer the worker's.
+func (s *Store) Renew(ctx context.Context, h berth.Heartbeat) (lost []berth.Run, err error) {
+	clusterID, err := s.clusterID(ctx, h.Cluster)
 	if err != nil {
 		return nil, err
 	}
-	seqs, fences := make([]int64, len(held)), make([]int64, len(held))
-	for i, run := range held {
+	seqs, fences := make([]int64, len(h.Held)), make([]int64, len(h.Held))
+	for i, run := range h.Held {
 		seqs[i], fences[i] = run.Seq, run.Fence
 	}
 	var renewed []int64
 	err = s.ungated(ctx, func(tx *transaction) error {
 		rows, err := tx.Query(ctx, statement("renew"), pgx.NamedArgs{
-			"worker": worker, "cluster_id": clusterID, "ttl": ttl, "seqs": seqs, "fences": fences,
+			"worker": h.Worker, "cluster_id": clusterID, "max_backups": h.MaxBackups, "ttl": h.LeaseTTL, "seqs": seqs, "fences": fences,
 		})
 		if err != nil {
-			return fmt.Errorf("renew the leases of worker %s: %w", worker, err)
+			return fmt.Errorf("renew the leases of worker %s: %w", h.Worker, err)
 		}
 		if renewed, err = pgx.CollectRows(rows, pgx.RowTo[int64]); err != nil {
-			return fmt.Errorf("renew the leases of worker %s: %w", worker, err)
+			return fmt.Errorf("renew the leases of worker %s: %w", h.Worker, err)
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	for _, run := range held {
+	for _, run := range h.Held {
 		if !slices.Contains(renewed, run.Seq) {
 			lost = append(lost, run)
 		}

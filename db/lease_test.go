@@ -63,7 +63,7 @@ func TestRenew(t *testing.T) {
 	taken := lost
 	taken.Fence--
 
-	found, err := d.Renew(ctx, berth.DefaultCluster, "w", time.Hour, []berth.Run{kept, taken})
+	found, err := d.Renew(ctx, berth.Heartbeat{Cluster: berth.DefaultCluster, Worker: "w", LeaseTTL: time.Hour, Held: []berth.Run{kept, taken}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -409,13 +409,13 @@ func TestReapManyAtOnce(t *testing.T) {
 		func() error { _, err := d.Reap(ctx, 0); return err },
 		func() error { _, err := d.Reap(ctx, 0); return err },
 		func() error {
-			_, err := d.Renew(ctx, berth.DefaultCluster, "w", time.Hour, runs[backups/2:])
+			_, err := d.Renew(ctx, berth.Heartbeat{Cluster: berth.DefaultCluster, Worker: "w", LeaseTTL: time.Hour, Held: runs[backups/2:]})
 			return err
 		},
 	); err != nil {
 		t.Fatal(err)
 	}
-	lost, err := d.Renew(ctx, berth.DefaultCluster, "w", time.Hour, runs)
+	lost, err := d.Renew(ctx, berth.Heartbeat{Cluster: berth.DefaultCluster, Worker: "w", LeaseTTL: time.Hour, Held: runs})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -129,6 +129,7 @@ var actions = []action{
 	{"cap", 2, (*world).cap},
 	{"worker goes", 1, (*world).workerGoes},
 	{"worker comes", 12, (*world).workerComes},
+	{"worker says its room", 3, (*world).workerSaysItsRoom},
 	{"cluster answers", 8, (*world).clusterAnswers},
 	{"cluster is silent", 1, (*world).clusterIsSilent},
 	{"location goes", 1, (*world).locationGoes},
@@ -236,7 +237,7 @@ func (m *machine) begin(t *rapid.T) *world {
 			w.must(t, m.d.SetStorageLocation(w.ctx, berth.StorageLocation{Cluster: c.name, Name: location, URL: "file:///data", Prefix: c.name + "/" + location}))
 		}
 		w.must(t, m.d.SetConcurrentBackups(w.ctx, c.name, rapid.IntRange(1, 3).Draw(t, "limit")))
-		_, err := m.d.Renew(w.ctx, c.name, c.worker, time.Hour, nil)
+		_, err := m.d.Renew(w.ctx, berth.Heartbeat{Cluster: c.name, Worker: c.worker, LeaseTTL: time.Hour})
 		w.must(t, err)
 		if rapid.IntRange(0, 3).Draw(t, "synced") > 0 {
 			w.must(t, m.d.SyncNamespaces(w.ctx, c.name, []berth.Namespace{present("a"), present("b"), present("web-0"), labelled("new-0")}))
@@ -471,9 +472,15 @@ func (w *world) enqueueDisjoint(t *rapid.T, c *modelled) {
 // dequeue: who is admitted is who the planner says, in its order, into its slots.
 func (w *world) dequeue(t *rapid.T, c *modelled) {
 	o := w.before(t, c)
+	want := rapid.IntRange(1, 4).Draw(t, "want")
+	if o.Workers != nil {
+		if o.Workers.Free == 0 {
+			t.Skip("the worker is full")
+		}
+		want = min(want, o.Workers.Free)
+	}
 	// Whoever dequeues is a worker.
 	o.HasWorker = true
-	want := rapid.IntRange(1, 4).Draw(t, "want")
 	plan := o.Plan(want)
 	// One whose scope cannot be resolved is never looked at, and neither are those
 	// behind that it came ahead of: a dequeue admits some, and hints that the next
@@ -818,11 +825,26 @@ func (w *world) workerComes(t *rapid.T, c *modelled) {
 	if w.before(t, c).HasWorker {
 		t.Skip("it is there")
 	}
-	lost, err := w.d.Renew(w.ctx, c.name, c.worker, time.Hour, c.runs)
+	lost, err := w.d.Renew(w.ctx, berth.Heartbeat{Cluster: c.name, Worker: c.worker, LeaseTTL: time.Hour, Held: c.runs})
 	w.must(t, err)
 	if len(lost) > 0 {
 		t.Fatalf("%s lost its leases", runsOf(lost))
 	}
+}
+
+// workerSaysItsRoom: as many as it runs, some more or any number; and now and then
+// fewer, or that it takes nothing more.
+func (w *world) workerSaysItsRoom(t *rapid.T, c *modelled) {
+	o := w.before(t, c)
+	if !o.HasWorker && o.Workers == nil {
+		t.Skip("there is none")
+	}
+	var most *int
+	if rapid.IntRange(0, 3).Draw(t, "capped") > 0 {
+		most = new(max(0, len(c.runs)+rapid.IntRange(-1, 3).Draw(t, "room")))
+	}
+	_, err := w.d.Renew(w.ctx, berth.Heartbeat{Cluster: c.name, Worker: c.worker, MaxBackups: most, LeaseTTL: time.Hour, Held: c.runs})
+	w.must(t, err)
 }
 
 func (w *world) clusterAnswers(t *rapid.T, c *modelled) {

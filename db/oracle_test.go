@@ -80,6 +80,28 @@ func (r oracleRow) standing(held map[int64]berth.Claim) (berth.Standing, error) 
 	return b, nil
 }
 
+// oracleWorker is one that is alive.
+type oracleWorker struct {
+	MaxBackups *int
+	Runs       int
+}
+
+func roomOf(workers []oracleWorker) (some bool, room *berth.WorkerRoom) {
+	for _, k := range workers {
+		switch {
+		case k.MaxBackups == nil:
+			return true, nil
+		case *k.MaxBackups == 0:
+			continue
+		case room == nil:
+			room = &berth.WorkerRoom{}
+		}
+		room.MaxBackups += *k.MaxBackups
+		room.Free += max(0, *k.MaxBackups-k.Runs)
+	}
+	return room != nil, room
+}
+
 // readOracle reads a cluster's queue. held are the claims of those that run.
 func readOracle(ctx context.Context, conn *pgx.Conn, cluster string, clusterID int32, held map[int64]berth.Claim) (o oracle, err error) {
 	var pausedSince, pausedUntil, seenAt *time.Time
@@ -87,10 +109,16 @@ func readOracle(ctx context.Context, conn *pgx.Conn, cluster string, clusterID i
 	var batch pgx.Batch
 	batch.Queue(`
 		SELECT clock_timestamp(), concurrent_backups, coalesce(max_queued, 0), paused_since, paused_until, pause_reason, paused_by,
-		       inventory_synced_at IS NOT NULL, seen_at,
-		       EXISTS (SELECT FROM workers WHERE cluster_id = $1 AND expires_at > clock_timestamp())
+		       inventory_synced_at IS NOT NULL, seen_at
 		  FROM clusters WHERE id = $1`, clusterID).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&o.At, &o.ConcurrentBackups, &o.maxQueued, &pausedSince, &pausedUntil, &reason, &by, &o.Synced, &seenAt, &o.HasWorker)
+		return row.Scan(&o.At, &o.ConcurrentBackups, &o.maxQueued, &pausedSince, &pausedUntil, &reason, &by, &o.Synced, &seenAt)
+	})
+	batch.Queue(`
+		SELECT k.max_backups, (SELECT count(*) FROM leases l WHERE l.worker = k.id) AS runs
+		  FROM workers k WHERE k.cluster_id = $1 AND k.expires_at > clock_timestamp()`, clusterID).Query(func(rows pgx.Rows) error {
+		workers, err := pgx.CollectRows(rows, pgx.RowToStructByPos[oracleWorker])
+		o.HasWorker, o.Workers = roomOf(workers)
+		return err
 	})
 	batch.Queue(`SELECT name, present AS exists, excluded FROM namespaces WHERE cluster_id = $1 ORDER BY id`, clusterID).Query(func(rows pgx.Rows) (err error) {
 		o.Namespaces, err = pgx.CollectRows(rows, pgx.RowToStructByName[berth.Namespace])

@@ -61,6 +61,8 @@ type backupRow struct {
 	WaitReason        string
 	WaitingSince      *time.Time
 	ConcurrentBackups int
+	// WorkersMaxBackups is told where the limit would let more run.
+	WorkersMaxBackups *int
 	PausedSince       *time.Time
 	PausedUntil       *time.Time
 	PauseReason       string
@@ -131,6 +133,9 @@ func (r backupRow) setting(reason berth.WaitReason) (setting string, since *time
 	case berth.WaitStorageUnavailable:
 		return "storageLocation=" + r.Location, r.LocationReachedAt
 	case berth.WaitNoFreeSlot:
+		if r.WorkersMaxBackups != nil {
+			return fmt.Sprintf("maxBackups=%d", *r.WorkersMaxBackups), r.FullSince
+		}
 		return fmt.Sprintf("concurrentBackups=%d", r.ConcurrentBackups), r.FullSince
 	}
 	return "", nil

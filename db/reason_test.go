@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/berth-backup/berth"
 	"github.com/berth-backup/berth/db/dbtest"
@@ -42,7 +43,7 @@ func TestReasons(t *testing.T) {
 	checkWaits(t, d, "no worker", nobody)
 	dispatch(t, d, 0)
 	checkWaits(t, d, "no worker, marked", nobody)
-	if _, err := d.Renew(ctx, berth.DefaultCluster, "w", time.Hour, nil); err != nil {
+	if _, err := d.Renew(ctx, berth.Heartbeat{Cluster: berth.DefaultCluster, Worker: "w", LeaseTTL: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]string{
@@ -73,11 +74,90 @@ func TestReasons(t *testing.T) {
 	checkWaits(t, d, "it ended, marked", want)
 
 	// A worker that is silent for longer than its lease is none.
-	if _, err := d.Renew(ctx, berth.DefaultCluster, "w", -time.Second, nil); err != nil {
+	if _, err := d.Renew(ctx, berth.Heartbeat{Cluster: berth.DefaultCluster, Worker: "w", LeaseTTL: -time.Second}); err != nil {
 		t.Fatal(err)
 	}
 	delete(nobody, "first")
 	checkWaits(t, d, "the worker is silent", nobody)
+}
+
+// Where each worker has a cap, a place is free only while one of them has room; a
+// worker that takes nothing more is none. Dry runs say the same.
+func TestReasonsTellTheWorkersRoom(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	d := newQueue(t, 5, "a", "b", "c")
+	says := func(worker string, most *int) {
+		t.Helper()
+		if _, err := d.Renew(ctx, berth.Heartbeat{Cluster: berth.DefaultCluster, Worker: worker, MaxBackups: most, LeaseTTL: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// starts is whether one that came now would start: it stands behind the one that waits.
+	check := func(when string, want berth.Blocker, basis berth.Basis, starts bool) {
+		t.Helper()
+		ignore := cmpopts.IgnoreFields(berth.Blocker{}, "Since")
+		q, err := d.Queue(ctx, berth.QueueOptions{Cluster: berth.DefaultCluster, Limit: 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		waiting := q.Waiting[0]
+		if diff := cmp.Diff([]berth.Blocker{want}, waiting.Queue.BlockedBy, ignore); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+		if got := waiting.Queue.BlockedBy[0]; got.Since == nil && want.Reason == berth.WaitNoFreeSlot {
+			t.Errorf("%s: %+v, since when is not told", when, got)
+		}
+		if waiting.Queue.ETA == nil || waiting.Queue.ETA.Basis != basis {
+			t.Errorf("%s: the ETA is %+v, want basis %q", when, waiting.Queue.ETA, basis)
+		}
+		e, err := d.Explain(ctx, waiting.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]berth.Blocker{want}, e.Blockers, ignore); diff != "" {
+			t.Errorf("%s, explained (-want +got):\n%s", when, diff)
+		}
+		p, err := d.DryRun(ctx, request("thought", "c"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]berth.Blocker{want}, p.Queue.BlockedBy, ignore); diff != "" {
+			t.Errorf("%s, a dry run (-want +got):\n%s", when, diff)
+		}
+		if p.Starts != starts {
+			t.Errorf("%s, a dry run starts: %v", when, p.Starts)
+		}
+	}
+	dispatchOf := berth.Blocker{Reason: berth.WaitDispatch}
+	full := func(most string) berth.Blocker { return berth.Blocker{Reason: berth.WaitNoFreeSlot, Setting: most} }
+
+	says("w", new(1))
+	enqueue(t, d, request("first", "a"))
+	check("a worker with room", dispatchOf, berth.BasisImmediate, false)
+	run := dispatch(t, d, 1)[0]
+	enqueue(t, d, request("second", "b"))
+	check("the only worker is full", full("maxBackups=1"), berth.BasisNoHistory, false)
+	says("another", new(0))
+	check("another one takes nothing more", full("maxBackups=1"), berth.BasisNoHistory, false)
+	says("another", new(1))
+	check("another one has room", dispatchOf, berth.BasisImmediate, false)
+	says("another", nil)
+	check("another one takes any number", dispatchOf, berth.BasisImmediate, true)
+	if err := d.SetConcurrentBackups(ctx, berth.DefaultCluster, 1); err != nil {
+		t.Fatal(err)
+	}
+	check("the limit is reached first", full("concurrentBackups=1"), berth.BasisNoHistory, false)
+	if err := d.SetConcurrentBackups(ctx, berth.DefaultCluster, 5); err != nil {
+		t.Fatal(err)
+	}
+	says("w", new(0))
+	says("another", new(0))
+	check("both take nothing more", berth.Blocker{Reason: berth.WaitNoWorker}, berth.BasisNoWorker, false)
+	says("w", new(1))
+	check("the full one is back", full("maxBackups=1"), berth.BasisNoHistory, false)
+	finish(t, d, run)
+	check("it ended", dispatchOf, berth.BasisImmediate, false)
 }
 
 // Whatever a backup waits for, it says since when, and so does its explanation of
@@ -86,7 +166,7 @@ func TestSinceWhen(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	d := newQueue(t, 1, "a", "b")
-	if _, err := d.Renew(ctx, berth.DefaultCluster, "w", time.Hour, nil); err != nil {
+	if _, err := d.Renew(ctx, berth.Heartbeat{Cluster: berth.DefaultCluster, Worker: "w", LeaseTTL: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	since := func(b berth.Backup, want berth.WaitReason) time.Time {
@@ -292,7 +372,7 @@ func TestManyWatchersOfAClaimThatShrinks(t *testing.T) {
 	if err := d.SetConcurrentBackups(ctx, berth.DefaultCluster, manyWatchers+1); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Renew(ctx, berth.DefaultCluster, "w", time.Hour, nil); err != nil {
+	if _, err := d.Renew(ctx, berth.Heartbeat{Cluster: berth.DefaultCluster, Worker: "w", LeaseTTL: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	enqueue(t, d, request("pattern", "web-*"))

@@ -96,6 +96,8 @@ type conditionsRow struct {
 	PausedSince       *time.Time
 	PausedUntil       *time.Time
 	HasWorker         bool
+	WorkersMaxBackups *int
+	WorkersRoom       *int
 	Reachable         bool
 	Synced            bool
 	Unavailable       []string
@@ -113,6 +115,9 @@ func readConditions(ctx context.Context, tx *transaction, c cluster) (berth.Snap
 	s := berth.Snapshot{
 		At: r.At, ConcurrentBackups: r.ConcurrentBackups, HasWorker: r.HasWorker, Reachable: r.Reachable, Synced: r.Synced,
 		Unavailable: map[string]bool{},
+	}
+	if r.WorkersMaxBackups != nil {
+		s.Workers = &berth.WorkerRoom{MaxBackups: *r.WorkersMaxBackups, Free: *r.WorkersRoom}
 	}
 	for _, name := range r.Unavailable {
 		s.Unavailable[name] = true

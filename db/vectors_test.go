@@ -86,7 +86,7 @@ func (v *vector) load(c vectors.Case) (possible bool) {
 	v.must(v.d.SetStorageLocation(ctx, berth.StorageLocation{
 		Cluster: v.cluster, Name: berth.DefaultStorageLocation, URL: "file:///data", Prefix: v.cluster,
 	}))
-	_, err := v.d.Renew(ctx, v.cluster, v.cluster, time.Hour, nil)
+	_, err := v.d.Renew(ctx, berth.Heartbeat{Cluster: v.cluster, Worker: v.cluster, LeaseTTL: time.Hour})
 	v.must(err)
 	inventory := make([]berth.Namespace, len(c.Namespaces))
 	for i, name := range c.Namespaces {

@@ -1,6 +1,9 @@
 DROP SCHEMA report CASCADE;
 DROP VIEW backup_rows;
+DROP FUNCTION worker_room(int, timestamptz);
 DROP FUNCTION has_live_worker(int, timestamptz);
+DROP INDEX leases_worker;
+ALTER TABLE workers DROP max_backups;
 DROP FUNCTION is_reachable(clusters, timestamptz);
 DROP FUNCTION is_paused(clusters, timestamptz);
 DROP TABLE predictions;

@@ -51,6 +51,11 @@ ALTER TABLE backups
     ADD CONSTRAINT backups_new_claims_nothing CHECK (phase <> 'New' OR claim = '{}'),
     ADD CONSTRAINT backups_back_off_while_new CHECK (retry_at IS NULL OR phase = 'New');
 
+-- How many backups a worker runs at once at most; null: any number; 0: it takes
+-- nothing more.
+ALTER TABLE workers ADD max_backups int CHECK (max_backups >= 0);
+CREATE INDEX leases_worker ON leases (worker);
+
 -- What a cluster's change was, for those who read events by program.
 ALTER TABLE events ADD detail jsonb;
 
@@ -127,9 +132,20 @@ CREATE FUNCTION is_paused(c clusters, at timestamptz) RETURNS boolean LANGUAGE s
 CREATE FUNCTION is_reachable(c clusters, at timestamptz) RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE
     RETURN c.inventory_synced_at IS NULL OR c.seen_at IS NULL OR c.seen_at > at - interval '60 seconds';
 
--- Whether some worker of the cluster is alive.
+-- Whether some worker of the cluster is alive. One that takes nothing more is none
+-- that anybody waits for.
 CREATE FUNCTION has_live_worker(of_cluster int, at timestamptz) RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE
-    RETURN EXISTS (SELECT FROM workers k WHERE k.cluster_id = of_cluster AND k.expires_at > at);
+    RETURN EXISTS (SELECT FROM workers k WHERE k.cluster_id = of_cluster AND k.expires_at > at AND k.max_backups IS DISTINCT FROM 0);
+
+-- How many backups a cluster's live workers run at once at most, and how many more
+-- of them they take now; nulls where one takes any number, or none is alive.
+CREATE FUNCTION worker_room(of_cluster int, at timestamptz, OUT max_backups bigint, OUT room bigint) LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT CASE WHEN NOT bool_or(k.max_backups IS NULL) THEN sum(k.max_backups) END,
+           CASE WHEN NOT bool_or(k.max_backups IS NULL)
+                THEN sum(greatest(0, k.max_backups - (SELECT count(*) FROM leases l WHERE l.worker = k.id)))::bigint END
+      FROM workers k WHERE k.cluster_id = of_cluster AND k.expires_at > at AND k.max_backups IS DISTINCT FROM 0;
+END;
 
 -- A queued backup's place, from 1: one scan of the queue's index. In PL/pgSQL,
 -- whose statements are planned once and not anew for each row.
@@ -202,8 +218,7 @@ SELECT b.seq, b.id, b.cluster_id, c.name AS cluster, b.name, b.phase, b.reason, 
             WHEN NOT b.resolved THEN 'ScopeUnresolvable'
             WHEN w.slot IS NOT NULL THEN 'RunningOverlap'
             WHEN w.seq IS NOT NULL THEN 'EarlierQueuedOverlap'
-            WHEN (SELECT count(*) FROM backups r WHERE r.cluster_id = b.cluster_id AND r.slot IS NOT NULL) >= c.concurrent_backups
-            THEN 'NoFreeSlot'
+            WHEN places.running >= c.concurrent_backups OR places.room = 0 THEN 'NoFreeSlot'
             ELSE 'Dispatch' END AS wait_reason,
        CASE WHEN w.seq = b.blocked_by THEN b.blocked_since END AS waiting_since,
        CASE WHEN NOT c.has_worker THEN greatest(b.enqueued_at, coalesce(c.worker_changed_at, c.created_at)) END AS no_worker_since,
@@ -215,7 +230,8 @@ SELECT b.seq, b.id, b.cluster_id, c.name AS cluster, b.name, b.phase, b.reason, 
                                   (SELECT max(e.at) FROM events e
                                     WHERE e.seq = b.seq AND e.at >= b.created_at AND e.to_phase = 'Queued' AND e.from_phase <> 'Queued'))
                     FROM backups r WHERE r.cluster_id = b.cluster_id AND r.slot IS NOT NULL) END AS full_since,
-       c.concurrent_backups, c.paused_since, c.paused_until, c.pause_reason, c.paused_by, c.seen_at,
+       c.concurrent_backups, CASE WHEN places.running < c.concurrent_backups THEN places.max_backups END AS workers_max_backups,
+       c.paused_since, c.paused_until, c.pause_reason, c.paused_by, c.seen_at,
        l.message AS location_message, l.reached_at AS location_reached_at
   FROM backups b
   JOIN clusters c ON c.id = b.cluster_id
@@ -228,7 +244,12 @@ SELECT b.seq, b.id, b.cluster_id, c.name AS cluster, b.name, b.phase, b.reason, 
   LEFT JOIN LATERAL (
         SELECT o.seq FROM overlapping_predecessor(b.cluster_id, b.seq, b.order_key, b.wide, b.claim) o
         ) found ON b.phase = 'Queued' AND stored.seq IS NULL
-  LEFT JOIN backups w ON w.seq = coalesce(stored.seq, found.seq);
+  LEFT JOIN backups w ON w.seq = coalesce(stored.seq, found.seq)
+  -- What there is for one that nobody is in the way of.
+  LEFT JOIN LATERAL (
+        SELECT (SELECT count(*) FROM backups r WHERE r.cluster_id = b.cluster_id AND r.slot IS NOT NULL) AS running, k.max_backups, k.room
+          FROM worker_room(b.cluster_id, statement_timestamp()) k
+        ) places ON b.phase = 'Queued' AND w.seq IS NULL;
 
 -- What reports read.
 CREATE SCHEMA report;

@@ -13,6 +13,7 @@ DROP VIEW report.audit_new_with_claims;
 DROP VIEW report.audit_claims_differ;
 DROP VIEW report.audit_witness_not_in_the_way;
 DROP VIEW report.audit_idle_while_admissible;
+DROP FUNCTION report.has_room(workers);
 DROP FUNCTION report.has_predecessor(backups);
 DROP VIEW report.audit_overtaken;
 DROP VIEW report.audit_namespace_shared;

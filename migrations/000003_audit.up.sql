@@ -83,12 +83,17 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION report.has_predecessor IS 'Whether an active backup ahead of a queued one overlaps it.';
 
--- Invariant 4. Only a worker that runs nothing has room for sure, and workers
--- begin when the cluster's namespaces are known. What it was that kept the
--- backup waiting, it ended with the newest of these instants at the latest. One
--- row a cluster: its first.
+-- Whether a live worker would take another backup.
+CREATE FUNCTION report.has_room(k workers) RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE
+    RETURN k.expires_at > statement_timestamp()
+       AND (k.max_backups IS NULL OR k.max_backups > (SELECT count(*) FROM leases l WHERE l.worker = k.id));
+COMMENT ON FUNCTION report.has_room IS 'Whether a live worker would take another backup.';
+
+-- Invariant 4. Workers say what they have room for, and begin when the cluster's
+-- namespaces are known. What it was that kept the backup waiting, it ended with
+-- the newest of these instants at the latest. One row a cluster: its first.
 CREATE VIEW report.audit_idle_while_admissible AS
-SELECT c.id AS cluster_id, q.seq, 'nothing is in its way, a place is free, and a worker has nothing to do'::text AS detail, greatest(q.since, o.since) AS since
+SELECT c.id AS cluster_id, q.seq, 'nothing is in its way, a place is free, and a worker has room'::text AS detail, greatest(q.since, o.since) AS since
   FROM clusters c
  CROSS JOIN LATERAL (
        SELECT greatest(
@@ -101,9 +106,7 @@ SELECT c.id AS cluster_id, q.seq, 'nothing is in its way, a place is free, and a
                           AND e.from_phase <> e.to_phase)
                 ORDER BY e.id DESC LIMIT 1),
               c.inventory_synced_at, c.paused_until,
-              (SELECT min(k.started_at) FROM workers k
-                WHERE k.cluster_id = c.id AND k.expires_at > statement_timestamp()
-                  AND NOT EXISTS (SELECT FROM leases l WHERE l.worker = k.id))) AS since) o
+              (SELECT min(k.started_at) FROM workers k WHERE k.cluster_id = c.id AND report.has_room(k))) AS since) o
  CROSS JOIN LATERAL (
        SELECT b.seq, greatest(b.enqueued_at, b.not_before,
               (SELECT max(e.at) FROM events e WHERE e.seq = b.seq AND e.at >= b.created_at AND (e.from_phase <> e.to_phase OR e.reason = 'Edited'))) AS since
@@ -118,12 +121,10 @@ SELECT c.id AS cluster_id, q.seq, 'nothing is in its way, a place is free, and a
           AND NOT report.has_predecessor(b)
         ORDER BY b.order_key, b.seq LIMIT 1) q
  WHERE NOT is_paused(c, statement_timestamp()) AND c.has_worker AND c.inventory_synced_at IS NOT NULL
-   AND EXISTS (SELECT FROM workers k
-                WHERE k.cluster_id = c.id AND k.expires_at > statement_timestamp()
-                  AND NOT EXISTS (SELECT FROM leases l WHERE l.worker = k.id))
+   AND EXISTS (SELECT FROM workers k WHERE k.cluster_id = c.id AND report.has_room(k))
    AND (SELECT count(*) FROM backups r WHERE r.cluster_id = c.id AND r.slot IS NOT NULL) < c.concurrent_backups
    AND greatest(q.since, o.since) < statement_timestamp() - interval '30 seconds';
-COMMENT ON VIEW report.audit_idle_while_admissible IS 'Clusters with a free place, an idle worker and an admissible backup, for 30 seconds; under the first such backup.';
+COMMENT ON VIEW report.audit_idle_while_admissible IS 'Clusters with a free place, a worker with room and an admissible backup, for 30 seconds; under the first such backup.';
 
 -- Invariant 5: a witness is in the way, or those who wait for it are about to be
 -- looked at again.

@@ -25,14 +25,16 @@ var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 // call is one call of the queue, or of what an engine has taken.
 type call struct {
 	// at is when it began, counted from the start of the test.
-	at       time.Duration
-	name     string
-	fence    int64
-	want     int
-	leases   int
-	progress berth.Progress
-	outcome  berth.Outcome
-	final    berth.Backup
+	at     time.Duration
+	name   string
+	fence  int64
+	want   int
+	leases int
+	// maxBackups is what a worker says that it runs at once.
+	maxBackups *int
+	progress   berth.Progress
+	outcome    berth.Outcome
+	final      berth.Backup
 }
 
 // fakeQueue is a queue in memory that admits whatever waits. It notes every
@@ -119,13 +121,13 @@ func (q *fakeQueue) Dispatch(ctx context.Context, r berth.DispatchRequest) (bert
 // errHalf is an error that comes after something was admitted.
 var errHalf = errors.New("the second transaction failed")
 
-func (q *fakeQueue) Renew(ctx context.Context, _, _ string, _ time.Duration, held []berth.Run) (lost []berth.Run, err error) {
-	if err := q.note(ctx, call{name: "Renew", leases: len(held)}); err != nil {
+func (q *fakeQueue) Renew(ctx context.Context, h berth.Heartbeat) (lost []berth.Run, err error) {
+	if err := q.note(ctx, call{name: "Renew", leases: len(h.Held), maxBackups: h.MaxBackups}); err != nil {
 		return nil, err
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, run := range held {
+	for _, run := range h.Held {
 		if q.lost[run.Fence] {
 			lost = append(lost, run)
 		}

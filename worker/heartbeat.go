@@ -9,8 +9,9 @@ import (
 
 // HeartbeatStore is what the heartbeat needs of the queue.
 type HeartbeatStore interface {
-	// Renew prolongs the worker's leases and says which of them are lost.
-	Renew(ctx context.Context, cluster, worker string, ttl time.Duration, held []berth.Run) (lost []berth.Run, err error)
+	// Renew says that the worker is alive and what it has room for, prolongs its
+	// leases and tells which of them are lost.
+	Renew(ctx context.Context, h berth.Heartbeat) (lost []berth.Run, err error)
 }
 
 // heartbeat renews all leases of this process in one statement, every renewal
@@ -19,7 +20,7 @@ type HeartbeatStore interface {
 // none succeeds in time.
 func (w *Worker) heartbeat(ctx context.Context, introduced chan<- struct{}) {
 	retry := w.config.Lease.Renew / 10
-	known := false
+	known, draining := false, w.draining
 	for {
 		wait := w.config.Lease.Renew
 		err := w.renew(ctx)
@@ -34,6 +35,8 @@ func (w *Worker) heartbeat(ctx context.Context, introduced chan<- struct{}) {
 		select {
 		case <-ctx.Done():
 			return
+		case <-draining:
+			draining = nil // said at once, and as often as anything from then on
 		case <-time.After(wait):
 		}
 	}
@@ -49,7 +52,9 @@ func (w *Worker) renew(ctx context.Context) error {
 	// A renewal that hangs is no renewal: ask again while the leases last.
 	bounded, cancel := context.WithTimeout(ctx, w.config.Lease.Renew)
 	defer cancel()
-	lost, err := w.store.Renew(bounded, w.config.Cluster, w.config.ID, w.config.Lease.TTL, runs)
+	lost, err := w.store.Renew(bounded, berth.Heartbeat{
+		Cluster: w.config.Cluster, Worker: w.config.ID, MaxBackups: w.maxBackups(), LeaseTTL: w.config.Lease.TTL, Held: runs,
+	})
 	if err != nil {
 		return err
 	}

@@ -60,6 +60,19 @@ func TestARunThatEndsWithinTheGraceCompletes(t *testing.T) {
 		if n := len(q.of("Start")); n != 1 {
 			t.Errorf("%d backups were started", n)
 		}
+		// What it says of itself: room for one, and from the signal on for nothing more.
+		for _, said := range q.of("Renew") {
+			want := 1
+			if said.at >= time.Second {
+				want = 0
+			}
+			if said.maxBackups == nil || *said.maxBackups != want {
+				t.Errorf("at %s it said that it runs %v backups at most, want %d", said.at, said.maxBackups, want)
+			}
+		}
+		if at := q.of("Renew")[1].at; at != time.Second {
+			t.Errorf("it said at %s that it takes nothing more, the signal came after 1s", at)
+		}
 		if ended := q.of("Retire")[0].at; ended != 4*time.Minute {
 			t.Errorf("the worker went on until %s", ended)
 		}

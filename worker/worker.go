@@ -86,6 +86,8 @@ type Worker struct {
 	store  Store
 	engine Engine
 	kick   chan struct{}
+	// draining is closed when it takes nothing more.
+	draining chan struct{}
 
 	mu sync.Mutex
 	// held are the runs of this process by their fences. A backup that was lost
@@ -103,7 +105,7 @@ func New(store Store, engine Engine, config Config) *Worker {
 	if config.Log == nil {
 		config.Log = slog.Default()
 	}
-	return &Worker{config: config, store: store, engine: engine, kick: make(chan struct{}, 1), held: map[int64]*hold{}}
+	return &Worker{config: config, store: store, engine: engine, kick: make(chan struct{}, 1), draining: make(chan struct{}), held: map[int64]*hold{}}
 }
 
 // Kick hints that the queue may have work. It never blocks.
@@ -132,6 +134,7 @@ func (w *Worker) Run(ctx context.Context) error {
 
 	w.dispatch(ctx, alive, introduced)
 	w.config.Log.Info("shutting down: no more backups are taken", "running", len(w.heldRuns()), "grace", w.config.ShutdownGrace)
+	close(w.draining)
 	w.drain()
 
 	stopHeartbeat()
@@ -173,6 +176,20 @@ func (w *Worker) heldRuns() []*hold {
 		holds = append(holds, h)
 	}
 	return holds
+}
+
+// maxBackups is how many this process runs at once at most; nil: any number. One
+// that takes nothing more is none that anybody waits for.
+func (w *Worker) maxBackups() *int {
+	select {
+	case <-w.draining:
+		return new(0)
+	default:
+	}
+	if w.config.MaxBackups == 0 {
+		return nil
+	}
+	return &w.config.MaxBackups
 }
 
 // room is how many more backups this process may take.

@@ -252,16 +252,17 @@ type Blocker struct {
 	// - `NotBefore`: its `notBefore` is in the future.
 	// - `BackOff`: it lost its worker again and is tried again later.
 	// - `QueuePaused`: somebody paused the cluster's queue.
-	// - `NoWorker`: no worker of the cluster is alive.
+	// - `NoWorker`: no worker of the cluster is alive, or those that are take nothing more.
 	// - `ClusterUnreachable`: it names a pattern, or everything but some, and the cluster's API does not answer.
 	// - `StorageUnavailable`: its storage location cannot be reached.
 	// - `ScopeUnresolvable`: it names a pattern and the cluster's namespaces are not known yet.
 	// - `RunningOverlap`: a running backup holds a namespace that it needs.
 	// - `EarlierQueuedOverlap`: an earlier backup in the queue needs the same namespace.
-	// - `NoFreeSlot`: as many backups run as the cluster's limit allows.
-	// - `Dispatch`: nothing is in its way, and a place is free; the next dequeue of a
-	//   worker with room starts as many such ones, in the order of the queue, as there
-	//   are places.
+	// - `NoFreeSlot`: as many backups run as the cluster's limit allows (`setting` is
+	//   `concurrentBackups=…`), or as its workers take together, where each of them has a
+	//   cap of its own (`maxBackups=…`).
+	// - `Dispatch`: nothing is in its way, a place is free and a worker has room; the next
+	//   dequeue starts as many such ones, in the order of the queue, as there are places.
 	Reason WaitReason `json:"reason"`
 
 	// Setting The setting in the way, such as `concurrentBackups=2`.
@@ -431,16 +432,17 @@ type ForecastBlocker struct {
 	// - `NotBefore`: its `notBefore` is in the future.
 	// - `BackOff`: it lost its worker again and is tried again later.
 	// - `QueuePaused`: somebody paused the cluster's queue.
-	// - `NoWorker`: no worker of the cluster is alive.
+	// - `NoWorker`: no worker of the cluster is alive, or those that are take nothing more.
 	// - `ClusterUnreachable`: it names a pattern, or everything but some, and the cluster's API does not answer.
 	// - `StorageUnavailable`: its storage location cannot be reached.
 	// - `ScopeUnresolvable`: it names a pattern and the cluster's namespaces are not known yet.
 	// - `RunningOverlap`: a running backup holds a namespace that it needs.
 	// - `EarlierQueuedOverlap`: an earlier backup in the queue needs the same namespace.
-	// - `NoFreeSlot`: as many backups run as the cluster's limit allows.
-	// - `Dispatch`: nothing is in its way, and a place is free; the next dequeue of a
-	//   worker with room starts as many such ones, in the order of the queue, as there
-	//   are places.
+	// - `NoFreeSlot`: as many backups run as the cluster's limit allows (`setting` is
+	//   `concurrentBackups=…`), or as its workers take together, where each of them has a
+	//   cap of its own (`maxBackups=…`).
+	// - `Dispatch`: nothing is in its way, a place is free and a worker has room; the next
+	//   dequeue starts as many such ones, in the order of the queue, as there are places.
 	Reason WaitReason `json:"reason"`
 
 	// Setting The setting in the way, such as `concurrentBackups=2`.
@@ -737,16 +739,17 @@ type Spec = berth.Spec
 //   - `NotBefore`: its `notBefore` is in the future.
 //   - `BackOff`: it lost its worker again and is tried again later.
 //   - `QueuePaused`: somebody paused the cluster's queue.
-//   - `NoWorker`: no worker of the cluster is alive.
+//   - `NoWorker`: no worker of the cluster is alive, or those that are take nothing more.
 //   - `ClusterUnreachable`: it names a pattern, or everything but some, and the cluster's API does not answer.
 //   - `StorageUnavailable`: its storage location cannot be reached.
 //   - `ScopeUnresolvable`: it names a pattern and the cluster's namespaces are not known yet.
 //   - `RunningOverlap`: a running backup holds a namespace that it needs.
 //   - `EarlierQueuedOverlap`: an earlier backup in the queue needs the same namespace.
-//   - `NoFreeSlot`: as many backups run as the cluster's limit allows.
-//   - `Dispatch`: nothing is in its way, and a place is free; the next dequeue of a
-//     worker with room starts as many such ones, in the order of the queue, as there
-//     are places.
+//   - `NoFreeSlot`: as many backups run as the cluster's limit allows (`setting` is
+//     `concurrentBackups=…`), or as its workers take together, where each of them has a
+//     cap of its own (`maxBackups=…`).
+//   - `Dispatch`: nothing is in its way, a place is free and a worker has room; the next
+//     dequeue starts as many such ones, in the order of the queue, as there are places.
 type WaitReason = berth.WaitReason
 
 // BackupID Examples: 019a8c1e-7b1d-7c3e-9f52-6a0e4d2b8c11

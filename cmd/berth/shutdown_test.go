@@ -53,6 +53,12 @@ func TestAWorkerFinishesWhatEndsWithinTheGraceAndTakesNothingNew(t *testing.T) {
 	worker.signal(syscall.SIGTERM)
 	worker.awaitOutput("shutting down")
 	b := h.post("b", other)
+	await(t, "it is no worker that anybody waits for", func() bool {
+		return h.get(b).Queue.BlockedBy[0].Reason == berth.WaitNoWorker
+	})
+	if phase := h.get(a).Phase; phase != berth.PhaseInProgress {
+		t.Errorf("a is %s meanwhile", phase)
+	}
 	list.release()
 	if code := worker.awaitEnd(); code != 0 {
 		t.Errorf("the worker ended with %d", code)
@@ -64,6 +70,23 @@ func TestAWorkerFinishesWhatEndsWithinTheGraceAndTakesNothingNew(t *testing.T) {
 	if waiting.Phase != berth.PhaseQueued || waiting.Queue.BlockedBy[0].Reason != berth.WaitNoWorker {
 		t.Errorf("b is %s for %+v", waiting.Phase, waiting.Queue)
 	}
+}
+
+func TestAFullWorkerIsNamed(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.startServer()
+	shop, other := h.namespace("shop", 1), h.namespace("other", 1)
+	list := h.gate.hold(t, listOfConfigMaps(shop))
+	h.startWorker("--concurrent-backups", "2", "--max-backups", "1")
+	h.post("a", shop)
+	list.await()
+	b := h.post("b", other)
+	if got := h.get(b).Queue.BlockedBy[0]; got.Reason != berth.WaitNoFreeSlot || value(got.Setting) != "maxBackups=1" {
+		t.Errorf("b waits for %+v", got)
+	}
+	list.release()
+	h.awaitPhase(b, berth.PhaseCompleted)
 }
 
 func TestASecondSignalEndsAWorkerAtOnce(t *testing.T) {
