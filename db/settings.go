@@ -66,7 +66,10 @@ func (s *Store) ChangeSettings(ctx context.Context, clusterName string, change b
 	if problems := change.Validate(); problems != nil {
 		return berth.QueueSettings{}, &berth.Error{Code: berth.CodeValidationFailed, Detail: "the settings cannot be as asked for", Fields: problems}
 	}
-	return s.gatedSettings(ctx, clusterName, func(tx *transaction, c cluster) error {
+	if err := s.openSlots(ctx, clusterName, change.ConcurrentBackups); err != nil {
+		return berth.QueueSettings{}, err
+	}
+	settings, err := s.gatedSettings(ctx, clusterName, func(tx *transaction, c cluster) error {
 		var maxQueued *int
 		if change.MaxQueued != nil && *change.MaxQueued > 0 {
 			maxQueued = change.MaxQueued
@@ -82,6 +85,10 @@ func (s *Store) ChangeSettings(ctx context.Context, clusterName string, change b
 		}
 		return err
 	})
+	if err != nil {
+		return settings, err
+	}
+	return settings, s.closeSlots(ctx, clusterName)
 }
 
 // SetConcurrentBackups changes how many backups of a cluster may run at once.

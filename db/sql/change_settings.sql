@@ -1,5 +1,5 @@
--- Other limits. Slots above a lowered limit go as soon as nobody holds them;
--- running backups go on. Behind the gate, where nobody else changes them; an
+-- Other limits. Places above a lowered limit go as soon as nobody holds them
+-- (close_slots.sql); running backups go on. Behind the gate, where nobody else changes them; an
 -- enqueue's reference to the cluster does not keep it waiting.
 WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at),
 former AS MATERIALIZED (
@@ -21,11 +21,11 @@ changed AS (
                         <> (f.concurrent_backups, f.item_block_worker_count, coalesce(f.max_queued, 0))
     RETURNING c.id, c.concurrent_backups, c.item_block_worker_count, c.max_queued),
 opened AS (
-    INSERT INTO slots (cluster_id, slot) SELECT c.id, n FROM changed c, generate_series(1, c.concurrent_backups) n ON CONFLICT DO NOTHING),
-closed AS (
-    DELETE FROM slots s USING changed c
-     WHERE s.cluster_id = c.id AND s.slot > c.concurrent_backups
-       AND NOT EXISTS (SELECT FROM backups b WHERE b.cluster_id = s.cluster_id AND b.slot = s.slot)),
+    -- Hardly ever any: most are there before (open_slots.sql).
+    INSERT INTO slots (cluster_id, slot)
+    SELECT c.id, n FROM changed c, generate_series(1, c.concurrent_backups) n
+     WHERE NOT EXISTS (SELECT FROM slots s WHERE s.cluster_id = c.id AND s.slot = n)
+    ON CONFLICT DO NOTHING),
 logged AS (
     INSERT INTO events (at, cluster_id, reason, message, detail)
     SELECT i.at, c.id, 'LimitChanged', format('%s from %s to %s', s.setting, coalesce(s.former::text, 'no cap'), coalesce(s.now::text, 'no cap')),
