@@ -39,7 +39,8 @@ type Snapshot struct {
 	Reachable bool
 	// Synced says whether the cluster's namespaces were known completely once.
 	Synced bool
-	// Namespaces are all that the inventory knows, in any order.
+	// Namespaces are those that the cluster has, in any order; absent ones among
+	// them decide nothing.
 	Namespaces []Namespace
 	// Unavailable are the storage locations, by name, that cannot be reached.
 	Unavailable map[string]bool
@@ -293,7 +294,7 @@ func (l *line) admit(starting []*entrant) {
 // waiting tells of each waiting one what is in its way.
 func (l *line) waiting() []Waiting {
 	waiting := make([]Waiting, 0, len(l.queued)+len(l.notDue))
-	known := l.inventory.names()
+	existing := l.inventory.existing()
 	ahead := newPredecessors()
 	for _, b := range l.running {
 		ahead.add(b.claim)
@@ -304,7 +305,7 @@ func (l *line) waiting() []Waiting {
 		if last >= 0 {
 			w.Witness = new(l.at(last).Ref())
 		}
-		w.BlockedBy = l.blockedBy(b, last, known)
+		w.BlockedBy = l.blockedBy(b, last, existing)
 		waiting = append(waiting, w)
 		ahead.add(b.claim)
 	}

@@ -532,6 +532,29 @@ func TestPlanIgnoresTheOrderOfRows(t *testing.T) {
 	})
 }
 
+// Namespaces that the cluster does not have decide nothing, and are named only
+// where a backup names them itself.
+func TestAbsentNamespacesDecideNothing(t *testing.T) {
+	t.Parallel()
+	d := newDraw()
+	rapid.Check(t, func(t *rapid.T) {
+		s := d.snapshot(t)
+		want := rapid.IntRange(0, 5).Draw(t, "want")
+		there := s
+		there.Namespaces = slices.DeleteFunc(slices.Clone(s.Namespaces), func(ns berth.Namespace) bool { return !ns.Exists })
+		if diff := gocmp.Diff(there.Plan(want), s.Plan(want), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("plan (-without the absent ones +with them):\n%s", diff)
+		}
+		for _, b := range s.Backups {
+			without, _ := there.Explain(b.ID)
+			with, _ := s.Explain(b.ID)
+			if diff := gocmp.Diff(without, with, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("explanation of %s (-without the absent ones +with them):\n%s", b.Name, diff)
+			}
+		}
+	})
+}
+
 // A later backup, disjoint or not, changes nobody's position, blockers and witness
 // of those before it; and a disjoint one nobody's at all.
 func TestLaterBackupsChangeNobodysBlockers(t *testing.T) {

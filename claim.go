@@ -66,10 +66,10 @@ func shareAName(a, b []string) bool {
 }
 
 // Shared names the namespaces that both claim, sorted, at most MaxShared; not to
-// be changed. known are the cluster's namespaces, sorted: two that claim all but
-// some share more than can be named, and of those the ones that are known are.
-func (c Claim) Shared(d Claim, known []string) []string {
-	candidates := known
+// be changed. existing are the cluster's namespaces, sorted: two that claim all but
+// some share what is to come too, and of all that the ones that exist are named.
+func (c Claim) Shared(d Claim, existing []string) []string {
+	candidates := existing
 	switch {
 	case !c.All:
 		candidates = c.Names
@@ -153,11 +153,13 @@ func (inv *inventory) concerning(s Scope) []Namespace {
 	return some
 }
 
-// names are those of all known namespaces, sorted.
-func (inv *inventory) names() []string {
+// existing are the names of the namespaces that the cluster has, sorted.
+func (inv *inventory) existing() []string {
 	names := make([]string, 0, len(inv.known))
 	for _, ns := range inv.known {
-		names = append(names, ns.Name)
+		if ns.Exists {
+			names = append(names, ns.Name)
+		}
 	}
 	slices.Sort(names)
 	return names

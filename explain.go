@@ -62,15 +62,15 @@ func (s Snapshot) Explain(id uuid.UUID) (e Explanation, ok bool) {
 }
 
 // blockedBy is the reason that counts for a queued backup. last is the number of
-// the witness, -1 for none; known are the cluster's namespaces, sorted.
+// the witness, -1 for none; existing are the cluster's namespaces, sorted.
 //
 // Invariant 5: each waiting backup names what it waits for, and that is true.
-func (l *line) blockedBy(b *entrant, last int, known []string) Blocker {
+func (l *line) blockedBy(b *entrant, last int, existing []string) Blocker {
 	switch {
 	case len(b.settings) > 0:
 		return b.settings[0]
 	case last >= 0:
-		return l.overlap(b, last, known)
+		return l.overlap(b, last, existing)
 	case len(l.running) >= l.places:
 		return l.noFreeSlot()
 	}
@@ -81,10 +81,10 @@ func (l *line) blockedBy(b *entrant, last int, known []string) Blocker {
 func (l *line) blockers(index int) []Blocker {
 	b := l.queued[index]
 	all := slices.Clone(b.settings)
-	known := l.inventory.names()
+	existing := l.inventory.existing()
 	for number := range len(l.running) + index {
 		if l.at(number).claim.Overlaps(b.claim) {
-			all = append(all, l.overlap(b, number, known))
+			all = append(all, l.overlap(b, number, existing))
 		}
 	}
 	if len(l.running) >= l.places {
@@ -121,13 +121,13 @@ func (l *line) chain(waiting []Waiting, witness *BackupRef) []Link {
 }
 
 // overlap is the backup of that number in the way of b.
-func (l *line) overlap(b *entrant, number int, known []string) Blocker {
+func (l *line) overlap(b *entrant, number int, existing []string) Blocker {
 	other := l.at(number)
 	reason := WaitEarlierQueuedOverlap
 	if number < len(l.running) {
 		reason = WaitRunningOverlap
 	}
-	return Blocker{Reason: reason, Backup: new(other.Ref()), Namespaces: b.claim.Shared(other.claim, known)}
+	return Blocker{Reason: reason, Backup: new(other.Ref()), Namespaces: b.claim.Shared(other.claim, existing)}
 }
 
 // noFreeSlot names the workers' caps only where the limit would let more run.

@@ -160,6 +160,61 @@ func TestReasonsTellTheWorkersRoom(t *testing.T) {
 	check("it ended", dispatchOf, berth.BasisImmediate, false)
 }
 
+// Two wide backups share the namespaces that the cluster has, and not what was
+// there once or was only named; where none is left they still share what is to
+// come. A namespace that a backup names is shared whether it exists or not.
+func TestNamespacesThatTwoShare(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	but := func(excludes ...string) berth.Spec { return spec(nil, excludes) }
+	for name, test := range map[string]struct {
+		first, second berth.Spec
+		want          string
+	}{
+		"everything twice":                    {spec(nil, nil), spec(nil, nil), " a b kept-out"},
+		"everything and everything but":       {spec(nil, nil), but("a"), " b"},
+		"everything but and everything":       {but("b", "ghost"), spec(nil, nil), " a"},
+		"everything but, twice":               {but("a"), but("b"), ""},
+		"everything but a pattern":            {but("a*"), but("g*"), " b"},
+		"everything and a name without any":   {spec(nil, nil), spec([]string{"ghost"}, nil), " ghost"},
+		"everything and one that went":        {spec([]string{"went", "a"}, nil), spec(nil, nil), " a went"},
+		"two that name what is not there yet": {spec([]string{"ghost", "spirit"}, nil), spec([]string{"ghost", "b"}, nil), " ghost"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newQueue(t, 1, "a", "b", "went")
+			change(t, d, gone("went"), labelled("kept-out"))
+			enqueue(t, d, request("elsewhere", "ghost", "spirit", "other"))
+			for _, run := range dispatch(t, d, 1) {
+				finish(t, d, run)
+			}
+			enqueue(t, d, berth.Request{Name: "first", Spec: test.first})
+			second := enqueue(t, d, berth.Request{Name: "second", Spec: test.second})
+			check := func(reason string) {
+				t.Helper()
+				want := reason + " first" + test.want
+				if got := waits(t, d)["second"]; got != want {
+					t.Errorf("it waits for %q, want %q", got, want)
+				}
+				e, err := d.Explain(ctx, second.ID)
+				if err != nil || len(e.Blockers) == 0 {
+					t.Fatalf("explained: %+v, %v", e.Blockers, err)
+				}
+				got := string(e.Blockers[0].Reason) + " " + e.Blockers[0].Backup.Name
+				for _, n := range e.Blockers[0].Namespaces {
+					got += " " + n
+				}
+				if got != want {
+					t.Errorf("explained is %q, want %q", got, want)
+				}
+			}
+			check("EarlierQueuedOverlap")
+			dispatch(t, d, 1)
+			check("RunningOverlap")
+		})
+	}
+}
+
 // Whatever a backup waits for, it says since when, and so does its explanation of
 // every setting.
 func TestSinceWhen(t *testing.T) {

@@ -30,6 +30,17 @@ ALTER TABLE storage_locations DROP reached_at, DROP checked_at, DROP message, DR
 ALTER TABLE clusters
     DROP CONSTRAINT clusters_pause, DROP reachable, DROP worker_changed_at, DROP has_worker, DROP seen_at, DROP paused_by, DROP pause_reason,
     DROP paused_until, DROP paused_since, DROP settings_version, DROP max_queued, DROP item_block_worker_count, DROP limited_at;
+-- The namespaces that two claims share, by name, at most 100.
+CREATE OR REPLACE FUNCTION shared_names(of_cluster int, a int8multirange, a_wide boolean, b int8multirange, b_wide boolean)
+    RETURNS text[] LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN a_wide AND b_wide THEN
+        (SELECT coalesce(array_agg(s.name), '{}') FROM (
+            SELECT n.name FROM namespaces n
+             WHERE n.cluster_id = of_cluster AND a @> claim_key(of_cluster, n.id) AND b @> claim_key(of_cluster, n.id)
+             ORDER BY n.name LIMIT 100) s)
+    ELSE (claim_names(a * b))[1:100] END
+$$;
+
 -- A queued backup's place, from 1.
 CREATE OR REPLACE FUNCTION queue_position(of_seq bigint) RETURNS bigint LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT count(*) FROM backups b

@@ -147,6 +147,18 @@ BEGIN ATOMIC
       FROM workers k WHERE k.cluster_id = of_cluster AND k.expires_at > at AND k.max_backups IS DISTINCT FROM 0;
 END;
 
+-- The namespaces that two claims share, by name, at most 100. Two wide ones share
+-- what is to come too; of all that the namespaces that the cluster has are named.
+CREATE OR REPLACE FUNCTION shared_names(of_cluster int, a int8multirange, a_wide boolean, b int8multirange, b_wide boolean)
+    RETURNS text[] LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN a_wide AND b_wide THEN
+        (SELECT coalesce(array_agg(s.name), '{}') FROM (
+            SELECT n.name FROM namespaces n
+             WHERE n.cluster_id = of_cluster AND n.present AND a @> claim_key(of_cluster, n.id) AND b @> claim_key(of_cluster, n.id)
+             ORDER BY n.name LIMIT 100) s)
+    ELSE (claim_names(a * b))[1:100] END
+$$;
+
 -- A queued backup's place, from 1: one scan of the queue's index. In PL/pgSQL,
 -- whose statements are planned once and not anew for each row.
 CREATE OR REPLACE FUNCTION queue_position(of_seq bigint) RETURNS bigint LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$

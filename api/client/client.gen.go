@@ -244,7 +244,7 @@ type Blocker struct {
 	// Backup The backup in the way; null where something else is.
 	Backup *BackupRef `json:"backup"`
 
-	// Namespaces The namespaces that both need, at most 100 of them.
+	// Namespaces The namespaces that both need, at most 100 of them; none where two share only what is to come.
 	Namespaces []string `json:"namespaces"`
 
 	// Reason Why a backup waits. Where several hold, the first of these counts:
@@ -424,7 +424,7 @@ type ForecastBlocker struct {
 	// Backup The backup in the way; null where something else is.
 	Backup *ForecastRef `json:"backup"`
 
-	// Namespaces The namespaces that both need, at most 100 of them.
+	// Namespaces The namespaces that both need, at most 100 of them; none where two share only what is to come.
 	Namespaces []string `json:"namespaces"`
 
 	// Reason Why a backup waits. Where several hold, the first of these counts:
