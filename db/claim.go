@@ -59,28 +59,30 @@ func (d dictionary) numbers(names []string) []int32 {
 	return ids
 }
 
-// wanted is what scopes need of their cluster's namespaces.
+// wanted is what is needed of a cluster's namespaces.
 type wanted struct {
-	// literals are the names in them, sorted, each once.
-	literals []string
-	// everyone says that they need all there are: a pattern does, and an
-	// everything-but, since the exclude label makes a hole.
+	// names are needed whether the cluster has them or not.
+	names []string
+	// everyone says that all that the cluster has are needed.
 	everyone bool
 }
 
+// wantedOf is what scopes need: their literals, sorted, each once; and everyone
+// where there is a pattern, or an everything-but, since the exclude label makes a
+// hole.
 func wantedOf(scopes []berth.Scope) wanted {
 	var w wanted
 	for _, scope := range scopes {
-		w.literals = append(w.literals, scope.Literals()...)
+		w.names = append(w.names, scope.Literals()...)
 		w.everyone = w.everyone || scope.HasPattern() || scope.Kind == berth.ScopeEverythingBut
 	}
-	slices.Sort(w.literals)
-	w.literals = slices.Compact(w.literals)
+	slices.Sort(w.names)
+	w.names = slices.Compact(w.names)
 	return w
 }
 
 func (w wanted) args(c cluster) pgx.NamedArgs {
-	return pgx.NamedArgs{"cluster_id": c.ID, "everyone": w.everyone, "names": w.literals}
+	return pgx.NamedArgs{"cluster_id": c.ID, "everyone": w.everyone, "names": w.names}
 }
 
 // claims applies scopes to a dictionary that has all their literals, and where
@@ -109,8 +111,8 @@ func (d dictionary) of(names []string) dictionary {
 	return part
 }
 
-func namespaces(ctx context.Context, q querier, sql string, args pgx.NamedArgs) ([]namespaceRow, error) {
-	rows, err := q.Query(ctx, sql, args)
+func namespaces(ctx context.Context, q querier, c cluster, w wanted) ([]namespaceRow, error) {
+	rows, err := q.Query(ctx, statement("known_namespaces"), w.args(c))
 	if err != nil {
 		return nil, fmt.Errorf("read the namespaces: %w", err)
 	}
@@ -160,7 +162,7 @@ func reclaim(ctx context.Context, tx *transaction, c cluster, backups []queuedSp
 		scopes = append(scopes, scope)
 	}
 	wanted := wantedOf(scopes)
-	known, err := namespaces(ctx, tx, statement("known_namespaces"), wanted.args(c))
+	known, err := namespaces(ctx, tx, c, wanted)
 	if err != nil {
 		return err
 	}

@@ -171,8 +171,8 @@ func claimInto(ctx context.Context, tx *transaction, c cluster, scopes []berth.S
 	var known []namespaceRow
 	batch := &pgx.Batch{}
 	batch.Queue("SELECT pg_advisory_xact_lock_shared(1, $1)", c.ID)
-	if len(wanted.literals) > 0 {
-		batch.Queue(statement("name_namespaces"), pgx.NamedArgs{"cluster_id": c.ID, "names": wanted.literals})
+	if len(wanted.names) > 0 {
+		batch.Queue(statement("name_namespaces"), pgx.NamedArgs{"cluster_id": c.ID, "names": wanted.names})
 	}
 	batch.Queue(statement("cluster"), pgx.NamedArgs{"name": c.Name}).Query(func(rows pgx.Rows) (err error) {
 		c, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[cluster])

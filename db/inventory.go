@@ -39,7 +39,7 @@ func (s *Store) changeInventory(ctx context.Context, clusterName string, complet
 		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(1, $1)", c.ID); err != nil {
 			return fmt.Errorf("lock the inventory: %w", err)
 		}
-		before, err := namespaces(ctx, tx, statement("inventory_rows"), pgx.NamedArgs{"cluster_id": c.ID})
+		before, err := namespaces(ctx, tx, c, toCompare(now, complete))
 		if err != nil {
 			return err
 		}
@@ -100,6 +100,18 @@ func (c *changes) add(name string, present, excluded, relabelled bool) {
 	}
 }
 
+// toCompare are the rows that a list can change: a complete one those of all that
+// the cluster has, else those that it names. An absent one says no more than none.
+func toCompare(now []berth.Namespace, complete bool) wanted {
+	w := wanted{everyone: complete}
+	if !complete {
+		for _, n := range now {
+			w.names = append(w.names, n.Name)
+		}
+	}
+	return w
+}
+
 func inventoryChanges(before []namespaceRow, now []berth.Namespace, complete bool) changes {
 	c := changes{relabelled: []string{}}
 	rows := make(map[string]namespaceRow, len(before))
@@ -113,9 +125,9 @@ func inventoryChanges(before []namespaceRow, now []berth.Namespace, complete boo
 			continue
 		}
 		named[n.Name] = true
-		row, known := rows[n.Name]
+		row := rows[n.Name]
 		excluded := n.Exists && n.Excluded
-		if !known && !n.Exists || known && row.Present == n.Exists && row.Excluded == excluded {
+		if row.Present == n.Exists && row.Excluded == excluded {
 			continue
 		}
 		c.add(n.Name, n.Exists, excluded, row.Excluded != excluded)

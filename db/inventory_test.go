@@ -109,6 +109,10 @@ func TestQueuedClaimsFollowTheInventory(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("the complete list names only one", claims{list("lit", "web-9"), list("never", "web-9"), list("web-1")})
+	if err := d.SyncNamespaces(context.Background(), berth.DefaultCluster, []berth.Namespace{present("web-1"), labelled("lit"), gone("web-9"), gone("web-2")}); err != nil {
+		t.Fatal(err)
+	}
+	check("the complete list names what was there once", claims{list("web-1"), list("lit", "never", "web-1"), list("lit", "web-1")})
 }
 
 // A list that changes nothing writes nothing.

@@ -35,6 +35,7 @@ func TestPlansUseIndexes(t *testing.T) {
 	run := dispatch(t, d, 1)[0]
 	for _, sql := range []string{
 		"INSERT INTO namespaces (cluster_id, name, present) SELECT 1, 'n' || g, true FROM generate_series(1, 10000) g",
+		"INSERT INTO namespaces (cluster_id, name) SELECT 1, 'absent' || g FROM generate_series(1, 30000) g",
 		// A third waits for the one that runs, a third is known to wait for a
 		// place, a third was not looked at.
 		`INSERT INTO backups (id, cluster_id, name, phase, spec, location, created_at, keep_for, order_key, scope, has_pattern, resolved, inventory_version, claim, evaluated, blocked_by)
@@ -68,7 +69,9 @@ func TestPlansUseIndexes(t *testing.T) {
 		"count_waiting":    {"cluster_id": "1", "cap": "100"},
 		"reclaim":          {"inventory_version": "1", "claims": `[{"seq": 1, "resolved": true, "namespace_ids": [1], "left_out": []}]`},
 		"concerned":        {"cluster_id": "1", "budget": "64"},
-		"known_namespaces": {"cluster_id": "1", "everyone": "f", "names": "{n1,n2}"},
+		"known_namespaces": {"cluster_id": "1", "everyone": "t", "names": "{n1,n2}"},
+		"name_namespaces":  {"cluster_id": "1", "names": "{n1,n2}"},
+		"change_inventory": {"cluster_id": "1", "names": "{n1,n2}", "present": "{t,f}", "excluded": "{f,f}"},
 		"progress":         {"seq": seq, "fence": fence, "items": "1", "total": "1", "bytes": "1"},
 		"start":            {"seq": seq, "fence": fence},
 	}
@@ -110,6 +113,10 @@ func (p plan) check(t *testing.T, of string) {
 	// Those that a cluster's silence keeps are not walked to find the others.
 	if p.Index == "backups_known" && !strings.Contains(p.Condition, "needs_inventory") {
 		t.Errorf("%s reads %s by %q", of, p.Index, p.Condition)
+	}
+	// Names that only backups have mentioned are not read, however many there are.
+	if p.Index == "namespaces_cluster_id_name_key" && !strings.Contains(p.Condition, "(name =") {
+		t.Errorf("%s reads the cluster's absent namespaces by %q", of, p.Condition)
 	}
 	for _, child := range p.Plans {
 		child.check(t, of)

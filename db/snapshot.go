@@ -63,7 +63,7 @@ func queueSnapshot(ctx context.Context, tx *transaction, c cluster, e extent) (b
 	if err != nil {
 		return s, err
 	}
-	known, err := namespaces(ctx, tx, statement("inventory_rows"), pgx.NamedArgs{"cluster_id": c.ID})
+	known, err := namespaces(ctx, tx, c, wanted{everyone: true})
 	if err != nil {
 		return s, err
 	}
