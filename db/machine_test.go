@@ -320,12 +320,16 @@ func (w *world) check(t *rapid.T, c *modelled) {
 	for _, finding := range o.findings {
 		wrong = append(wrong, "report.audit: "+finding)
 	}
-	for _, mark := range o.unmarked {
+	for _, mark := range o.untold {
 		wrong = append(wrong, "a change of a witness has no event: "+mark)
 	}
 	for _, row := range o.rows {
 		if row.Phase == berth.PhaseNew && row.Claims > 0 {
 			wrong = append(wrong, fmt.Sprintf("%s is not due and has %d claims", row.Name, row.Claims))
+		}
+		// It waits for the namespaces, whoever else is in its way.
+		if row.BlockedBy != nil && !row.Resolved {
+			wrong = append(wrong, fmt.Sprintf("%s cannot be resolved and has witness %d", row.Name, *row.BlockedBy))
 		}
 		if row.Reason == "StartDeadlineExceeded" && (row.Phase != berth.PhaseFailed || row.FirstReadyAt != nil) {
 			wrong = append(wrong, fmt.Sprintf("%s passed its start deadline, is %s and was admitted at %v", row.Name, row.Phase, row.FirstReadyAt))
@@ -560,10 +564,16 @@ func (w *world) poll(t *rapid.T, c *modelled) {
 	}
 }
 
+// mark: after a look without room nobody who has somebody in its way is without
+// a witness.
 func (w *world) mark(t *rapid.T, c *modelled) {
 	plan := w.before(t, c).Plan(0)
 	w.poll(t, c)
 	w.checkExpired(t, c, plan)
+	o := w.read(t, c)
+	if wrong := o.unmarked(); len(wrong) > 0 {
+		t.Fatalf("after a look without room:\n%s\nin the queue with %s", strings.Join(wrong, "\n"), o)
+	}
 }
 
 // markAll: after a full marking pass each stored witness is the furthest back.

@@ -26,9 +26,9 @@ type oracle struct {
 	berth.Snapshot
 	rows      []oracleRow
 	maxQueued int
-	// findings are the rows of report.audit, unmarked the backups whose stored
-	// witness is not that of their newest event.
-	findings, unmarked []string
+	// findings are the rows of report.audit, untold the backups whose stored witness
+	// is not that of their newest event.
+	findings, untold []string
 	// told is what the store's statements tell of the queue at that instant.
 	told berth.Queue
 }
@@ -150,7 +150,7 @@ func readOracle(ctx context.Context, conn *pgx.Conn, cluster string, clusterID i
 		  FROM backups b CROSS JOIN LATERAL (SELECT e.blocker FROM events e WHERE e.seq = b.seq ORDER BY e.id DESC LIMIT 1) e
 		 WHERE b.cluster_id = $1 AND b.phase = 'Queued' AND (b.blocked_by IS NOT NULL OR b.evaluated) AND e.blocker IS DISTINCT FROM b.blocked_by`,
 		clusterID).Query(func(rows pgx.Rows) (err error) {
-		o.unmarked, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		o.untold, err = pgx.CollectRows(rows, pgx.RowTo[string])
 		return err
 	})
 	batch.Queue(db.Statements()["running"], pgx.NamedArgs{"cluster_id": clusterID}).Query(func(rows pgx.Rows) (err error) {
@@ -333,9 +333,22 @@ func blockerDifference(s berth.Snapshot, w berth.Waiting, got berth.Blocker) str
 	return fmt.Sprintf("what it is told is not in its way: %+v, but one of %+v", got, e.Blockers)
 }
 
+// unmarked tells who has somebody in its way and no stored witness: after a look
+// without room, nobody.
+func (o oracle) unmarked() []string {
+	return o.witnesses(func(got, furthest *int64) bool { return got != nil || furthest == nil })
+}
+
 // unfinished tells which stored witnesses are not the furthest back: after a full
 // marking pass there is none.
 func (o oracle) unfinished() []string {
+	return o.witnesses(func(got, furthest *int64) bool {
+		return (got == nil) == (furthest == nil) && (got == nil || *got == *furthest)
+	})
+}
+
+// witnesses tells whose stored witness is not right beside the one furthest back.
+func (o oracle) witnesses(right func(got, furthest *int64) bool) []string {
 	var found []string
 	seqs := map[uuid.UUID]int64{}
 	for _, row := range o.rows {
@@ -343,13 +356,13 @@ func (o oracle) unfinished() []string {
 	}
 	for _, w := range o.Plan(0).Waiting {
 		row := o.row(seqs[w.Backup.ID])
-		var want int64
-		// Who cannot be resolved is not marked: it waits for the namespaces.
+		var furthest *int64
+		// Whose scope cannot be resolved has none: it waits for the namespaces.
 		if w.Witness != nil && row.Resolved {
-			want = seqs[w.Witness.ID]
+			furthest = new(seqs[w.Witness.ID])
 		}
-		if got := row.BlockedBy; (got == nil) != (want == 0) || got != nil && *got != want {
-			found = append(found, fmt.Sprintf("%s has witness %v, the furthest back is %d", row.Name, seqText(got), want))
+		if !right(row.BlockedBy, furthest) {
+			found = append(found, fmt.Sprintf("%s has witness %s, the furthest back is %s", row.Name, seqText(row.BlockedBy), seqText(furthest)))
 		}
 	}
 	return found

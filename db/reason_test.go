@@ -449,6 +449,73 @@ func TestManyWatchersOfAClaimThatShrinks(t *testing.T) {
 	}
 }
 
+// A backup whose scope cannot be resolved is looked at as others: those behind it
+// that nothing was in the way of are told at once that it is, and nobody looks at
+// it again before the namespaces are known. Until then it waits for those alone,
+// also where a backup is in its way.
+func TestOneThatCannotBeResolvedIsLookedAt(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	d := newQueue(t, 1)
+	exec(t, d, "UPDATE clusters SET inventory_synced_at = NULL")
+	enqueue(t, d, request("runs", "web-0"))
+	run := dispatch(t, d, 1)[0]
+	for _, name := range []string{"a", "b", "web-1"} {
+		enqueue(t, d, request(name, name))
+	}
+	dispatch(t, d, 0)
+	enqueue(t, d, berth.Request{Name: "pattern", Priority: 1, Spec: spec([]string{"web-*"}, nil)})
+	conn := connect(t, d.Direct)
+	marks := func() map[string][]string {
+		t.Helper()
+		type mark struct{ Name, Reason, Witness string }
+		found := map[string][]string{}
+		for _, m := range collect[mark](t, conn, `
+			SELECT b.name, e.reason, coalesce(w.name, '') AS witness
+			  FROM events e JOIN backups b USING (seq) LEFT JOIN backups w ON w.seq = e.blocker
+			 WHERE e.from_phase = 'Queued' AND e.to_phase = 'Queued' ORDER BY e.id`) {
+			found[m.Name] = append(found[m.Name], m.Reason+" "+m.Witness)
+		}
+		return found
+	}
+	behind := []string{"EarlierQueuedOverlap pattern"}
+	want := map[string][]string{"a": behind, "b": behind, "web-1": behind}
+	waiting := map[string]string{
+		"pattern": "ScopeUnresolvable", "a": "EarlierQueuedOverlap pattern a", "b": "EarlierQueuedOverlap pattern b", "web-1": "EarlierQueuedOverlap pattern web-1",
+	}
+	dispatch(t, d, 0)
+	if diff := cmp.Diff(want, marks()); diff != "" {
+		t.Errorf("events of waiting (-want +got):\n%s", diff)
+	}
+	checkWaits(t, d, "looked at", waiting)
+	gates := 0
+	s := openStore(t, d.Direct, 1)
+	s.ObserveGates(func(time.Duration) { gates++ })
+	for _, wanted := range []int{0, 1} {
+		if _, err := s.Dispatch(ctx, berth.DispatchRequest{Cluster: berth.DefaultCluster, Worker: "w", Want: wanted, LeaseTTL: time.Minute}); err != nil || gates > 0 {
+			t.Errorf("the gate was taken %d times to look at those that were looked at, %v", gates, err)
+		}
+	}
+
+	if err := d.SyncNamespaces(ctx, berth.DefaultCluster, []berth.Namespace{present("web-0"), present("web-1"), present("a"), present("b")}); err != nil {
+		t.Fatal(err)
+	}
+	dispatch(t, d, 0)
+	want["pattern"] = []string{"RunningOverlap runs"}
+	for _, name := range []string{"a", "b"} {
+		want[name] = []string{"EarlierQueuedOverlap pattern", "Dispatch "}
+	}
+	if diff := cmp.Diff(want, marks()); diff != "" {
+		t.Errorf("events of waiting, resolved (-want +got):\n%s", diff)
+	}
+	waiting = map[string]string{"pattern": "RunningOverlap runs web-0", "a": "NoFreeSlot", "b": "NoFreeSlot", "web-1": "EarlierQueuedOverlap pattern web-1"}
+	checkWaits(t, d, "resolved", waiting)
+	finish(t, d, run)
+	if diff := cmp.Diff([]string{"pattern"}, names(dispatch(t, d, 1))); diff != "" {
+		t.Errorf("admitted (-want +got):\n%s", diff)
+	}
+}
+
 // Who only refers to a backup, as the mirror does when it notes what it wrote,
 // does not keep it out of the dequeue.
 func TestReferenceToACandidateDoesNotHideIt(t *testing.T) {

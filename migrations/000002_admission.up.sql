@@ -76,7 +76,7 @@ CREATE INDEX backups_deadline ON backups (cluster_id, start_deadline)
 -- their way before.
 DROP INDEX backups_fresh;
 CREATE INDEX backups_fresh ON backups (cluster_id, order_key, seq)
-    WHERE phase = 'Queued' AND resolved AND NOT evaluated;
+    WHERE phase = 'Queued' AND NOT evaluated;
 -- Those that nothing is known to be in the way of, by what may keep them all the
 -- same: a storage location that is down, or a cluster that does not answer, hides
 -- nobody behind those that wait for it.

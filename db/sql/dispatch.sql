@@ -45,10 +45,10 @@ open AS MATERIALIZED (
       FROM storage_locations l CROSS JOIN (VALUES (false), (true)) s (needs_inventory)
      WHERE l.cluster_id = @cluster_id AND l.available AND (NOT s.needs_inventory OR (SELECT reachable FROM cluster))),
 fresh AS MATERIALIZED (
-    SELECT b.seq, b.order_key, b.wide, b.claim, b.location, b.needs_inventory, b.evaluated, b.start_deadline, b.first_ready_at,
+    SELECT b.seq, b.order_key, b.wide, b.claim, b.resolved, b.location, b.needs_inventory, b.evaluated, b.start_deadline, b.first_ready_at,
            b.blocked_by, b.blocked_since
       FROM backups b
-     WHERE b.cluster_id = @cluster_id AND b.phase = 'Queued' AND b.resolved AND NOT b.evaluated
+     WHERE b.cluster_id = @cluster_id AND b.phase = 'Queued' AND NOT b.evaluated
        AND (b.order_key, b.seq) <= (SELECT order_key, seq FROM amended)
      ORDER BY b.order_key, b.seq
      LIMIT 128
@@ -58,7 +58,7 @@ fresh AS MATERIALIZED (
 few AS MATERIALIZED (SELECT greatest(least(32, count(*) + 1), @at_least::bigint) AS n FROM free),
 known AS MATERIALIZED (
     SELECT k.* FROM open o CROSS JOIN LATERAL (
-        SELECT b.seq, b.order_key, b.wide, b.claim, b.location, b.needs_inventory, b.evaluated, b.start_deadline, b.first_ready_at,
+        SELECT b.seq, b.order_key, b.wide, b.claim, b.resolved, b.location, b.needs_inventory, b.evaluated, b.start_deadline, b.first_ready_at,
                b.blocked_by, b.blocked_since
           FROM backups b
          WHERE b.cluster_id = @cluster_id AND b.location = o.name AND b.needs_inventory = o.needs_inventory
@@ -86,16 +86,19 @@ stretch AS MATERIALIZED (
             LIMIT 128) b
      WHERE @want::int = 0),
 again AS MATERIALIZED (
-    SELECT b.seq, b.order_key, b.wide, b.claim, b.location, b.needs_inventory, b.evaluated, b.start_deadline, b.first_ready_at,
+    SELECT b.seq, b.order_key, b.wide, b.claim, b.resolved, b.location, b.needs_inventory, b.evaluated, b.start_deadline, b.first_ready_at,
            b.blocked_by, b.blocked_since
       FROM backups b
      WHERE b.seq = ANY (ARRAY (SELECT s.seq FROM stretch s WHERE s.due AND s.seq NOT IN (SELECT seq FROM fresh)))
        FOR NO KEY UPDATE SKIP LOCKED),
+-- Whose scope cannot be resolved waits for the namespaces, whoever else is in its
+-- way: it has no witness.
 looked_at AS MATERIALIZED (
     SELECT k.seq, k.order_key, k.evaluated, k.blocked_by, k.blocked_since,
-           (k.location, k.needs_inventory) IN (SELECT name, needs_inventory FROM open)
+           k.resolved AND (k.location, k.needs_inventory) IN (SELECT name, needs_inventory FROM open)
            AND (k.first_ready_at IS NOT NULL OR k.start_deadline IS NULL OR k.start_deadline > (SELECT at FROM instant)) AS admissible,
-           (SELECT p.seq FROM overlapping_predecessor(@cluster_id, k.seq, k.order_key, k.wide, k.claim) p) AS witness
+           CASE WHEN k.resolved
+                THEN (SELECT p.seq FROM overlapping_predecessor(@cluster_id, k.seq, k.order_key, k.wide, k.claim) p) END AS witness
       FROM (SELECT * FROM fresh UNION ALL SELECT * FROM known UNION ALL SELECT * FROM again) k),
 picked AS MATERIALIZED (
     SELECT f.slot, p.seq

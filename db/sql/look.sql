@@ -5,7 +5,7 @@
 -- or somebody's silence changed something. (EXISTS would read the table from its
 -- oldest row on.)
 SELECT (SELECT true FROM backups
-         WHERE cluster_id = c.id AND phase = 'Queued' AND resolved AND NOT evaluated
+         WHERE cluster_id = c.id AND phase = 'Queued' AND NOT evaluated
          ORDER BY order_key, seq LIMIT 1) IS NOT NULL
        OR @want::int = 0 AND EXISTS (SELECT FROM relooks WHERE cluster_id = c.id)
        OR @want::int > 0
