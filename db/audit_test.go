@@ -212,6 +212,7 @@ func TestAuditFindsIdleness(t *testing.T) {
 		"no place is free":                   {"UPDATE clusters SET concurrent_backups = 1", nil},
 		"the worker is gone":                 {"DELETE FROM workers WHERE id = 'idle'", nil},
 		"the worker is silent":               {"UPDATE workers SET expires_at = clock_timestamp() WHERE id = 'idle'", nil},
+		"the worker was last heard of then":  {"UPDATE workers SET renewed_at = clock_timestamp() - interval '1 hour' WHERE id = 'idle'", nil},
 		"the worker takes nothing more":      {"UPDATE workers SET max_backups = 0 WHERE id = 'idle'", nil},
 		"the other worker has room too":      {"DELETE FROM workers WHERE id = 'idle'; UPDATE workers SET max_backups = 2", []string{"IdleWhileAdmissible free"}},
 		"the worker came just now":           {"UPDATE workers SET started_at = clock_timestamp() WHERE id = 'idle'", nil},

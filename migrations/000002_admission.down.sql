@@ -3,7 +3,7 @@ DROP VIEW backup_rows;
 DROP FUNCTION worker_room(int, timestamptz);
 DROP FUNCTION has_live_worker(int, timestamptz);
 DROP INDEX leases_worker;
-ALTER TABLE workers DROP max_backups;
+ALTER TABLE workers DROP renewed_at, DROP max_backups;
 DROP FUNCTION is_reachable(clusters, timestamptz);
 DROP FUNCTION is_paused(clusters, timestamptz);
 DROP TABLE predictions;

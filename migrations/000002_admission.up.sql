@@ -51,9 +51,11 @@ ALTER TABLE backups
     ADD CONSTRAINT backups_new_claims_nothing CHECK (phase <> 'New' OR claim = '{}'),
     ADD CONSTRAINT backups_back_off_while_new CHECK (retry_at IS NULL OR phase = 'New');
 
--- How many backups a worker runs at once at most; null: any number; 0: it takes
--- nothing more.
-ALTER TABLE workers ADD max_backups int CHECK (max_backups >= 0);
+ALTER TABLE workers
+    -- How many backups it runs at once at most; null: any number; 0: it takes nothing more.
+    ADD max_backups int CHECK (max_backups >= 0),
+    -- When it was last heard of.
+    ADD renewed_at timestamptz NOT NULL DEFAULT clock_timestamp();
 CREATE INDEX leases_worker ON leases (worker);
 
 -- What a cluster's change was, for those who read events by program.

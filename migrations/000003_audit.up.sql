@@ -90,7 +90,7 @@ CREATE FUNCTION report.has_room(k workers) RETURNS boolean LANGUAGE sql STABLE P
 COMMENT ON FUNCTION report.has_room IS 'Whether a live worker would take another backup.';
 
 -- Invariant 4. Workers say what they have room for, and begin when the cluster's
--- namespaces are known. What it was that kept the backup waiting, it ended with
+-- namespaces are known; one that was not heard of since may be gone. What it was that kept the backup waiting, it ended with
 -- the newest of these instants at the latest. One row a cluster: its first.
 CREATE VIEW report.audit_idle_while_admissible AS
 SELECT c.id AS cluster_id, q.seq, 'nothing is in its way, a place is free, and a worker has room'::text AS detail, greatest(q.since, o.since) AS since
@@ -121,9 +121,9 @@ SELECT c.id AS cluster_id, q.seq, 'nothing is in its way, a place is free, and a
           AND NOT report.has_predecessor(b)
         ORDER BY b.order_key, b.seq LIMIT 1) q
  WHERE NOT is_paused(c, statement_timestamp()) AND c.has_worker AND c.inventory_synced_at IS NOT NULL
-   AND EXISTS (SELECT FROM workers k WHERE k.cluster_id = c.id AND report.has_room(k))
    AND (SELECT count(*) FROM backups r WHERE r.cluster_id = c.id AND r.slot IS NOT NULL) < c.concurrent_backups
-   AND greatest(q.since, o.since) < statement_timestamp() - interval '30 seconds';
+   AND greatest(q.since, o.since) < (
+       SELECT max(k.renewed_at) FROM workers k WHERE k.cluster_id = c.id AND report.has_room(k)) - interval '30 seconds';
 COMMENT ON VIEW report.audit_idle_while_admissible IS 'Clusters with a free place, a worker with room and an admissible backup, for 30 seconds; under the first such backup.';
 
 -- Invariant 5: a witness is in the way, or those who wait for it are about to be

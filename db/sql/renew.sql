@@ -4,6 +4,7 @@
 WITH alive AS (
     INSERT INTO workers (id, cluster_id, max_backups, expires_at) VALUES (@worker, @cluster_id, @max_backups, clock_timestamp() + @ttl::interval)
     ON CONFLICT (id) DO UPDATE SET cluster_id = excluded.cluster_id, max_backups = excluded.max_backups, expires_at = excluded.expires_at,
+        renewed_at = excluded.renewed_at,
         started_at = CASE WHEN workers.expires_at > excluded.started_at AND workers.cluster_id = excluded.cluster_id
                           THEN workers.started_at ELSE excluded.started_at END),
 own AS MATERIALIZED (
