@@ -37,7 +37,8 @@ func Up(ctx context.Context, databaseURL string) error {
 	})
 }
 
-// Down takes the last steps migrations back; all of them if steps is 0.
+// Down takes the last steps migrations back, all of them if steps is 0; where one
+// fails, or refuses what the older schema cannot hold, none.
 func Down(ctx context.Context, databaseURL string, steps int) error {
 	return with(ctx, databaseURL, func(m *migrate.Migrate) error {
 		if steps == 0 {
@@ -48,7 +49,7 @@ func Down(ctx context.Context, databaseURL string, steps int) error {
 }
 
 // Version is that of the database: 0 before the first migration. A dirty
-// database is one whose last migration broke off.
+// database is one in which a tool that migrates by steps broke off.
 func Version(ctx context.Context, databaseURL string) (version uint, dirty bool, err error) {
 	err = with(ctx, databaseURL, func(m *migrate.Migrate) error {
 		version, dirty, err = m.Version()

@@ -3,6 +3,7 @@ package migrations_test
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"strings"
 	"sync"
 	"testing"
@@ -103,6 +104,55 @@ func TestUpDownUp(t *testing.T) {
 				t.Errorf("the schema after up, down and up (-first +second):\n%s", diff)
 			}
 		})
+	}
+}
+
+// Where one migration fails, all that were asked for change nothing.
+func TestFailedMigrationChangesNothing(t *testing.T) {
+	t.Parallel()
+	url := dbtest.Empty(t)
+	up(t, url)
+	conn := connect(t, url)
+	if _, err := conn.Exec(t.Context(), "CREATE VIEW mine AS SELECT name FROM backup_rows"); err != nil {
+		t.Fatal(err)
+	}
+	before := list(t, conn, schema)
+	for _, steps := range []int{migrations.Latest - 1, 0} {
+		if err := migrations.Down(t.Context(), url, steps); err == nil || !strings.Contains(err.Error(), "backup_rows") {
+			t.Errorf("%d steps down: %v", steps, err)
+		}
+		checkVersion(t, url, migrations.Latest, false)
+		if diff := cmp.Diff(before, list(t, conn, schema)); diff != "" {
+			t.Errorf("%d steps down (-before +after):\n%s", steps, diff)
+		}
+	}
+}
+
+// A schema that was migrated down is the one of that version.
+func TestDownIsTheOlderSchema(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	files, err := fs.Glob(migrations.Files(), "*.up.sql")
+	if err != nil || len(files) != migrations.Latest {
+		t.Fatalf("migrations %q, %v", files, err)
+	}
+	url, older := dbtest.Empty(t), connect(t, dbtest.Empty(t))
+	conn := connect(t, url)
+	for version, file := range files[:migrations.Latest-1] {
+		text, err := fs.ReadFile(migrations.Files(), file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := older.Exec(ctx, string(text)); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		up(t, url)
+		if err := migrations.Down(ctx, url, migrations.Latest-1-version); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(list(t, older, schema), list(t, conn, schema)); diff != "" {
+			t.Errorf("version %d (-migrated up to it +migrated down to it):\n%s", version+1, diff)
+		}
 	}
 }
 
