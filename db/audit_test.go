@@ -97,6 +97,8 @@ func TestAuditFindsPlantedViolations(t *testing.T) {
 		"admitted above the limit": {`UPDATE clusters SET concurrent_backups = 1`, []string{"AboveLimit second"}},
 		"lowered after the last admission": {
 			`UPDATE clusters SET concurrent_backups = 1; INSERT INTO events (at, cluster_id, reason, detail) VALUES (clock_timestamp(), 1, 'LimitChanged', '{"setting": "concurrentBackups"}')`, nil},
+		"lowered by an event without detail": {
+			`UPDATE clusters SET concurrent_backups = 1; INSERT INTO events (at, cluster_id, reason) VALUES (clock_timestamp(), 1, 'LimitChanged')`, nil},
 		"another limit was changed": {
 			`UPDATE clusters SET concurrent_backups = 1; INSERT INTO events (at, cluster_id, reason, detail) VALUES (clock_timestamp(), 1, 'LimitChanged', '{"setting": "maxQueued"}')`,
 			[]string{"AboveLimit second"}},

@@ -1,12 +1,85 @@
+-- Nobody admits, enqueues or changes a queue meanwhile.
+LOCK TABLE dispatch_gate_0, dispatch_gate_1, dispatch_gate_2, dispatch_gate_3,
+    dispatch_gate_4, dispatch_gate_5, dispatch_gate_6, dispatch_gate_7,
+    dispatch_gate_8, dispatch_gate_9, dispatch_gate_10, dispatch_gate_11,
+    dispatch_gate_12, dispatch_gate_13, dispatch_gate_14, dispatch_gate_15 IN EXCLUSIVE MODE;
+LOCK TABLE clusters, backups IN ACCESS EXCLUSIVE MODE;
+
+-- What the older schema cannot hold, and would let run at the wrong time or never,
+-- is refused.
+DO $$
+DECLARE
+    kinds    text;
+    remedies text;
+BEGIN
+    SELECT string_agg(format('%s (%s)', k.kind, k.found), ', ' ORDER BY k.n), string_agg(k.remedy, '; ' ORDER BY k.n)
+      INTO kinds, remedies
+      FROM (VALUES
+           -- Nothing would ever put them into the queue.
+           (1, 'backups that wait for their notBefore',
+            (SELECT count(*) FROM backups WHERE phase = 'New' AND retry_at IS NULL),
+            'cancel those with a notBefore, take it away, or wait until they are Queued'),
+           (2, 'backups in back-off',
+            (SELECT count(*) FROM backups WHERE phase = 'New' AND retry_at IS NOT NULL),
+            'cancel those in back-off, or wait until they are Queued'),
+           -- They would run however late it is.
+           (3, 'backups that wait with a startDeadline',
+            (SELECT count(*) FROM backups WHERE phase IN ('New', 'Queued') AND start_deadline IS NOT NULL AND first_ready_at IS NULL),
+            'cancel those with a startDeadline, take it away, or wait until they were admitted'),
+           -- They would run to their end.
+           (4, 'running backups that are being canceled',
+            (SELECT count(*) FROM backups WHERE slot IS NOT NULL AND cancel_requested_at IS NOT NULL),
+            'wait until those that are being canceled have ended'),
+           -- What waits in them would run at once.
+           (5, 'paused queues',
+            (SELECT count(*) FROM clusters c WHERE is_paused(c, clock_timestamp())),
+            'resume the paused queues'),
+           -- They would run without the namespaces that came, or go before others that
+           -- they overlap. Who was enqueued since claims what there is.
+           (6, 'queued backups that a change of the namespaces has not reached',
+            (SELECT count(*) FROM amendments a JOIN clusters c ON c.id = a.cluster_id
+               JOIN backups b ON b.cluster_id = a.cluster_id AND b.phase = 'Queued' AND (b.order_key, b.seq) > (a.order_key, a.seq)
+              WHERE b.inventory_version <> c.inventory_version
+                AND (b.has_pattern OR cardinality(a.relabelled) > 0 AND (b.scope = 'everything-but' OR b.spec -> 'includedNamespaces' ?| a.relabelled))),
+            'let a berth server or worker work the change of the namespaces in, which takes it moments')
+           ) k (n, kind, found, remedy)
+     WHERE k.found > 0;
+    IF kinds IS NOT NULL THEN
+        RAISE EXCEPTION 'the schema of version 1 cannot hold %', kinds USING ERRCODE = 'BE003', HINT = 'first ' || remedies;
+    END IF;
+END $$;
+
 DROP SCHEMA report CASCADE;
 DROP VIEW backup_rows;
+
+-- A backup keeps its place in the queue, and everybody's witness stays true. A
+-- due notBefore counts as when it was asked for; so the place alone still tells
+-- the priority, and the way up reads it back from there.
+UPDATE backups SET enqueued_at = not_before WHERE not_before > enqueued_at;
+
+-- Who is to be looked at again waits for nobody: the older schema knows no other
+-- way to say so.
+UPDATE backups b SET evaluated = false, blocked_by = NULL
+  FROM relooks r
+ WHERE b.cluster_id = r.cluster_id AND b.phase = 'Queued' AND (b.order_key, b.seq) >= (r.order_key, r.seq)
+   AND b.resolved AND (r.everyone OR b.blocked_by IS NULL);
+UPDATE backups SET blocked_by = NULL WHERE phase = 'Queued' AND NOT evaluated;
+-- Each claim is as the namespaces are now: the older schema's queue resolves those
+-- of an older version anew.
+UPDATE backups b SET inventory_version = c.inventory_version FROM clusters c
+ WHERE c.id = b.cluster_id AND b.phase = 'Queued' AND b.inventory_version <> c.inventory_version;
+
 DROP FUNCTION worker_room(int, timestamptz);
 DROP FUNCTION has_live_worker(int, timestamptz);
 DROP INDEX leases_worker;
+-- The next heartbeat says it again.
 ALTER TABLE workers DROP renewed_at, DROP max_backups;
 DROP FUNCTION is_reachable(clusters, timestamptz);
 DROP FUNCTION is_paused(clusters, timestamptz);
+-- First predictions only tell how right estimates were.
 DROP TABLE predictions;
+-- How far those that wait for one that left were looked at: they are all looked
+-- at again.
 ALTER TABLE departures DROP watcher, DROP order_key;
 DROP TABLE amendments;
 DROP TABLE relooks;
@@ -14,7 +87,6 @@ DROP INDEX backups_runs;
 DROP INDEX backups_deadline;
 DROP INDEX backups_due;
 DROP INDEX backups_fresh;
-UPDATE backups SET blocked_by = NULL WHERE phase = 'Queued' AND NOT evaluated;
 CREATE INDEX backups_fresh ON backups (cluster_id, order_key, seq)
     WHERE phase = 'Queued' AND blocked_by IS NULL AND resolved AND NOT evaluated;
 DROP INDEX backups_known;
@@ -22,14 +94,30 @@ CREATE INDEX backups_known ON backups (cluster_id, order_key, seq)
     WHERE phase = 'Queued' AND blocked_by IS NULL AND resolved AND evaluated;
 DROP FUNCTION due_at(timestamptz, timestamptz);
 DROP FUNCTION order_key_of(timestamptz, timestamptz, int);
+-- What an edit or a setting was changed to is history that nobody decides on.
 ALTER TABLE events DROP detail;
 ALTER TABLE backups
     DROP CONSTRAINT backups_back_off_while_new, DROP CONSTRAINT backups_new_claims_nothing,
-    DROP needs_inventory, DROP cancel_requested_at, DROP first_ready_at, DROP retry_at, DROP start_deadline, DROP not_before, DROP priority;
+    -- Made of what stays, or read back from it: the place, and the events.
+    DROP needs_inventory, DROP priority, DROP first_ready_at,
+    -- Without effect, being past, met or of one that ended; others are refused above.
+    DROP not_before, DROP start_deadline, DROP retry_at, DROP cancel_requested_at;
+-- Which locations answer is found out anew. The older schema waits for none that
+-- does not.
 ALTER TABLE storage_locations DROP reached_at, DROP checked_at, DROP message, DROP available;
 ALTER TABLE clusters
-    DROP CONSTRAINT clusters_pause, DROP reachable, DROP worker_changed_at, DROP has_worker, DROP seen_at, DROP paused_by, DROP pause_reason,
-    DROP paused_until, DROP paused_since, DROP settings_version, DROP max_queued, DROP item_block_worker_count, DROP limited_at;
+    DROP CONSTRAINT clusters_pause,
+    -- Over, or refused above.
+    DROP paused_by, DROP pause_reason, DROP paused_until, DROP paused_since,
+    -- Whether there are workers, and whether the cluster answers, is found out
+    -- anew. The older schema waits for none that does not.
+    DROP reachable, DROP worker_changed_at, DROP has_worker, DROP seen_at,
+    -- They make no backup run at another time, and have to be set again: until then
+    -- any number may wait, and each backup has a pool of one worker.
+    DROP max_queued, DROP item_block_worker_count,
+    -- Since when a place is missing is told less exactly; entity tags begin anew.
+    DROP limited_at, DROP settings_version;
+
 -- The namespaces that two claims share, by name, at most 100.
 CREATE OR REPLACE FUNCTION shared_names(of_cluster int, a int8multirange, a_wide boolean, b int8multirange, b_wide boolean)
     RETURNS text[] LANGUAGE sql STABLE PARALLEL SAFE AS $$

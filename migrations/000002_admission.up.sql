@@ -51,6 +51,13 @@ ALTER TABLE backups
     ADD CONSTRAINT backups_new_claims_nothing CHECK (phase <> 'New' OR claim = '{}'),
     ADD CONSTRAINT backups_back_off_while_new CHECK (retry_at IS NULL OR phase = 'New');
 
+-- Where the schema had this version before, the place in the queue tells the
+-- priority, and the events the first admission.
+UPDATE backups SET priority = extract(epoch FROM enqueued_at - order_key) / 60 WHERE order_key <> enqueued_at;
+UPDATE backups b
+   SET first_ready_at = (SELECT min(e.at) FROM events e WHERE e.seq = b.seq AND e.to_phase = 'ReadyToStart' AND e.at >= b.enqueued_at)
+ WHERE b.fence > 0 AND (b.phase = 'Queued' OR b.slot IS NOT NULL);
+
 ALTER TABLE workers
     -- How many backups it runs at once at most; null: any number; 0: it takes nothing more.
     ADD max_backups int CHECK (max_backups >= 0),

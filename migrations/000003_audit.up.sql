@@ -22,7 +22,8 @@ SELECT b.cluster_id, b.seq, format('runs in slot %s beside %s', b.slot, o.name) 
  WHERE b.slot IS NOT NULL;
 COMMENT ON VIEW report.audit_slot_shared IS 'Running backups in one slot; one row for each pair, under the later one.';
 
--- Invariant 1: the limit was lowered after the last admission, or it holds.
+-- Invariant 1: the limit was lowered after the last admission, or it holds. An
+-- event that does not tell which limit changed may be of this one.
 CREATE VIEW report.audit_above_limit AS
 SELECT newest.cluster_id, newest.seq, format('%s run, the limit is %s', r.running, c.concurrent_backups) AS detail, newest.ready_at AS since
   FROM clusters c
@@ -34,7 +35,7 @@ SELECT newest.cluster_id, newest.seq, format('%s run, the limit is %s', r.runnin
  WHERE r.running > c.concurrent_backups
    AND newest.ready_at > coalesce((
        SELECT e.at FROM events e
-        WHERE e.cluster_id = c.id AND e.reason = 'LimitChanged' AND e.detail ->> 'setting' = 'concurrentBackups'
+        WHERE e.cluster_id = c.id AND e.reason = 'LimitChanged' AND coalesce(e.detail ->> 'setting', 'concurrentBackups') = 'concurrentBackups'
         ORDER BY e.id DESC LIMIT 1), '-infinity');
 COMMENT ON VIEW report.audit_above_limit IS 'Clusters in which a backup was admitted above the limit; under the newest admission.';
 

@@ -2,8 +2,10 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
+	"github.com/berth-backup/berth"
 	"github.com/berth-backup/berth/db/dbtest"
 	"github.com/berth-backup/berth/migrations"
 )
@@ -28,6 +30,24 @@ func TestMigrateUpDownAndVersion(t *testing.T) {
 		if got := runs(t, databaseURL, step.args...); got != step.want {
 			t.Errorf("berth %v wrote %q, want %q", step.args, got, step.want)
 		}
+	}
+}
+
+// What the older schema cannot hold is told on one line, with what to do first.
+func TestMigrateDownSaysWhyItRefuses(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t)
+	if _, err := d.Pause(t.Context(), berth.DefaultCluster, berth.PauseRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	p := startProcess(t, []string{"BERTH_DATABASE_URL=" + d.URL}, "migrate", "down", "--steps", fmt.Sprint(migrations.Latest-1))
+	code := p.awaitEnd()
+	const want = "berth: migrate: the schema of version 1 cannot hold paused queues (1): first resume the paused queues\n"
+	if got := p.output.String(); code != 1 || got != want {
+		t.Errorf("ended with %d and wrote %q, want %q", code, got, want)
+	}
+	if got, want := strings.TrimSpace(runs(t, d.URL, "migrate", "version")), fmt.Sprint(migrations.Latest); got != want {
+		t.Errorf("the schema has version %s, want %s", got, want)
 	}
 }
 
