@@ -115,7 +115,7 @@ SELECT c.id AS cluster_id, q.seq, 'nothing is in its way, a place is free, and a
         WHERE b.cluster_id = c.id AND b.phase = 'Queued' AND b.resolved
           AND b.enqueued_at < statement_timestamp() - interval '30 seconds'
           AND (b.start_deadline IS NULL OR b.first_ready_at IS NOT NULL OR b.start_deadline > statement_timestamp())
-          AND NOT (b.has_pattern AND b.inventory_version <> c.inventory_version)
+          AND NOT EXISTS (SELECT FROM amendments a WHERE a.cluster_id = b.cluster_id AND (a.order_key, a.seq) < (b.order_key, b.seq))
           AND (NOT b.needs_inventory OR c.reachable AND is_reachable(c, statement_timestamp()))
           AND EXISTS (SELECT FROM storage_locations l WHERE l.cluster_id = b.cluster_id AND l.name = b.location AND l.available)
           AND NOT EXISTS (SELECT FROM backups w WHERE w.seq = b.blocked_by AND in_the_way(w, b))
