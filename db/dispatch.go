@@ -16,11 +16,6 @@ import (
 // keep those from the gate who admit.
 const markBudget = 20
 
-// manyKnown is how many of those that nothing was known to be in the way of a
-// dequeue looks at from its second pass on: the first ones may all have got the
-// same one ahead, and each pass takes the gate.
-const manyKnown = 128
-
 // mostPassedOver is how many of those that a dequeue passed over are told by
 // name: to find what wide scopes share takes milliseconds for each.
 const mostPassedOver = 10
@@ -67,11 +62,7 @@ func (s *Store) dispatch(ctx context.Context, clusterID int32, d berth.DispatchR
 		} else if !candidates {
 			return total, passedOver, nil
 		}
-		atLeast := 0
-		if pass > 1 {
-			atLeast = manyKnown
-		}
-		done, err := s.dispatchOnce(ctx, clusterID, d, atLeast)
+		done, err := s.dispatchOnce(ctx, clusterID, d)
 		if err != nil {
 			return total, passedOver, fmt.Errorf("dequeue from cluster %s: %w", d.Cluster, err)
 		}
@@ -111,11 +102,11 @@ type admitted struct {
 	ItemBlockWorkers int               `json:"item_block_worker_count"`
 }
 
-func (s *Store) dispatchOnce(ctx context.Context, clusterID int32, d berth.DispatchRequest, atLeast int) (dispatchPass, error) {
+func (s *Store) dispatchOnce(ctx context.Context, clusterID int32, d berth.DispatchRequest) (dispatchPass, error) {
 	var pass dispatchPass
 	err := s.dequeue(ctx, clusterID, func(tx *transaction) error {
 		pass = dispatchPass{}
-		return dispatchInto(ctx, tx, clusterID, d, atLeast, &pass)
+		return dispatchInto(ctx, tx, clusterID, d, &pass)
 	})
 	if err != nil {
 		return dispatchPass{}, err
@@ -131,11 +122,11 @@ func (s *Store) dispatchOnce(ctx context.Context, clusterID int32, d berth.Dispa
 	return pass, nil
 }
 
-func dispatchInto(ctx context.Context, tx *transaction, clusterID int32, d berth.DispatchRequest, atLeast int, pass *dispatchPass) error {
+func dispatchInto(ctx context.Context, tx *transaction, clusterID int32, d berth.DispatchRequest, pass *dispatchPass) error {
 	var admitted json.RawMessage
 	var told int
 	err := tx.last(ctx, statement("dispatch"), pgx.NamedArgs{
-		"cluster_id": clusterID, "want": d.Want, "worker": d.Worker, "lease_ttl": d.LeaseTTL, "at_least": atLeast,
+		"cluster_id": clusterID, "want": d.Want, "worker": d.Worker, "lease_ttl": d.LeaseTTL,
 	}, &pass.More, &admitted, &pass.passedOver, &told)
 	if err != nil {
 		return err

@@ -179,6 +179,57 @@ func TestAdmissionFollowsTheOrder(t *testing.T) {
 	}
 }
 
+// One dequeue admits all that may start, also where the first of those that
+// nothing was known to be in the way of have got somebody ahead since, whatever
+// becomes of that one.
+func TestOneDequeueAdmitsAll(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	behind := []string{"b0", "b1", "b2", "b3"}
+	for name, test := range map[string]struct {
+		arrives berth.Spec
+		spoil   string
+		want    []string
+	}{
+		"it starts too":               {spec(behind, nil), "", []string{"first", "arrives", "none-0"}},
+		"it cannot be resolved":       {spec([]string{"web-*"}, nil), "UPDATE clusters SET inventory_synced_at = NULL", []string{"first", "none-0", "none-1"}},
+		"its location is away":        {berth.Spec{IncludedNamespaces: behind, StorageLocation: "away"}, "", []string{"first", "none-0", "none-1"}},
+		"its cluster does not answer": {spec(nil, []string{"a"}), "UPDATE clusters SET seen_at = clock_timestamp() - interval '61 seconds'", []string{"first", "none-0", "none-1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newQueue(t, 3)
+			if err := d.SetStorageLocation(ctx, berth.StorageLocation{Cluster: berth.DefaultCluster, Name: "away", URL: "file:///away"}); err != nil {
+				t.Fatal(err)
+			}
+			if err := d.SetLocationAvailable(ctx, berth.DefaultCluster, "away", false, "connection refused"); err != nil {
+				t.Fatal(err)
+			}
+			if test.spoil != "" {
+				exec(t, d, test.spoil)
+			}
+			for i := range 3 {
+				enqueue(t, d, request(fmt.Sprintf("runs-%d", i), fmt.Sprintf("runs-%d", i)))
+			}
+			runs := dispatch(t, d, 3)
+			enqueue(t, d, berth.Request{Name: "first", Priority: 2, Spec: spec([]string{"first"}, nil)})
+			for _, name := range behind {
+				enqueue(t, d, request(name, name))
+			}
+			enqueue(t, d, request("none-0", ""))
+			enqueue(t, d, request("none-1", ""))
+			dispatch(t, d, 0)
+			enqueue(t, d, berth.Request{Name: "arrives", Priority: 1, Spec: test.arrives})
+			for _, run := range runs {
+				finish(t, d, run)
+			}
+			if diff := cmp.Diff(test.want, names(dispatch(t, d, 3))); diff != "" {
+				t.Errorf("admitted (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // A dequeue tells some of those that it passed over by name, and how many more
 // there are: what wide scopes share takes long to find.
 func TestPassedOverAreToldInPart(t *testing.T) {

@@ -486,27 +486,15 @@ func (w *world) dequeue(t *rapid.T, c *modelled) {
 	// Whoever dequeues is a worker.
 	o.HasWorker = true
 	plan := o.Plan(want)
-	// One whose scope cannot be resolved is never looked at, and neither are those
-	// behind that it came ahead of: a dequeue admits some, and hints that the next
-	// goes on. Wherever there is none, one dequeue admits all.
-	unresolvable := slices.ContainsFunc(o.Backups, func(b berth.Standing) bool {
-		_, resolvable := b.Scope.Claim(o.Namespaces, o.Synced)
-		return b.Phase.Waiting() && !resolvable
-	})
-	var runs []berth.Run
-	for more := true; more && len(runs) < want; {
-		done, err := w.d.Dispatch(w.ctx, berth.DispatchRequest{Cluster: c.name, Worker: c.worker, Want: want - len(runs), LeaseTTL: time.Hour})
-		w.must(t, err)
-		runs = append(runs, done.Runs...)
-		more = unresolvable && len(done.Runs) > 0
+	done, err := w.d.Dispatch(w.ctx, berth.DispatchRequest{Cluster: c.name, Worker: c.worker, Want: want, LeaseTTL: time.Hour})
+	w.must(t, err)
+	if diff := gocmp.Diff(startsOf(plan.Start), runsOf(done.Runs)); diff != "" {
+		t.Fatalf("a dequeue of %d admits (-planner +database):\n%s\nof %s", want, diff, o)
 	}
-	if diff := gocmp.Diff(startsOf(plan.Start), runsOf(runs)); diff != "" {
-		t.Fatalf("dequeues of %d admit (-planner +database):\n%s\nof %s", want, diff, o)
-	}
-	for _, run := range runs {
+	for _, run := range done.Runs {
 		w.admit(t, c, o, run)
 	}
-	if len(runs) > 0 {
+	if len(done.Runs) > 0 {
 		w.admitting++
 	}
 	w.checkExpired(t, c, plan)

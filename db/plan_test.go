@@ -52,7 +52,7 @@ func TestPlansUseIndexes(t *testing.T) {
 	seq, fence := fmt.Sprint(run.Seq), fmt.Sprint(run.Fence)
 	statements := map[string]pgx.NamedArgs{
 		"look":     {"cluster_id": "1", "want": "1"},
-		"dispatch": {"cluster_id": "1", "want": "2", "worker": "w", "lease_ttl": "1min", "at_least": "0"},
+		"dispatch": {"cluster_id": "1", "want": "2", "worker": "w", "lease_ttl": "1min"},
 		"leave": {"seq": seq, "fence": fence, "from": "{ReadyToStart}", "phase": "Failed", "reason": "", "message": "",
 			"warnings": "0", "errors": "0", "validation_errors": "{}", "failure_reason": ""},
 		"release":          {"seq": seq, "fence": fence, "message": ""},

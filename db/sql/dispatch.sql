@@ -53,9 +53,19 @@ fresh AS MATERIALIZED (
      ORDER BY b.order_key, b.seq
      LIMIT 128
        FOR NO KEY UPDATE SKIP LOCKED),
--- One more than there are places tells whether there is more; where those first
--- ones had something in their way after all, more at a time.
-few AS MATERIALIZED (SELECT greatest(least(32, count(*) + 1), @at_least::bigint) AS n FROM free),
+-- One more than there are places tells whether there is more; where one of those
+-- has got somebody ahead, more may have.
+few AS MATERIALIZED (
+    SELECT CASE WHEN EXISTS (
+               SELECT FROM open o CROSS JOIN LATERAL (
+                      SELECT b.seq, b.order_key, b.wide, b.claim FROM backups b
+                       WHERE b.cluster_id = @cluster_id AND b.location = o.name AND b.needs_inventory = o.needs_inventory
+                         AND b.phase = 'Queued' AND b.blocked_by IS NULL AND b.resolved AND b.evaluated
+                       ORDER BY b.order_key, b.seq
+                       LIMIT f.n) first
+                CROSS JOIN LATERAL overlapping_predecessor(@cluster_id, first.seq, first.order_key, first.wide, first.claim)
+                WHERE EXISTS (SELECT FROM free)) THEN 128 ELSE f.n END AS n
+      FROM (SELECT least(32, count(*) + 1) AS n FROM free) f),
 known AS MATERIALIZED (
     SELECT k.* FROM open o CROSS JOIN LATERAL (
         SELECT b.seq, b.order_key, b.wide, b.claim, b.resolved, b.location, b.needs_inventory, b.evaluated, b.start_deadline, b.first_ready_at,
