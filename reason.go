@@ -6,9 +6,11 @@ package berth
 type WaitReason string
 
 const (
-	// WaitNotBefore: its notBefore is in the future.
+	// WaitNotBefore: its notBefore is in the future, or has come and the next dequeue
+	// puts it into the queue.
 	WaitNotBefore WaitReason = "NotBefore"
-	// WaitBackOff: it lost its worker again and is tried again later.
+	// WaitBackOff: it lost its worker again and is tried again later; that time may
+	// have come as with WaitNotBefore.
 	WaitBackOff WaitReason = "BackOff"
 	// WaitQueuePaused: somebody paused the cluster's queue.
 	WaitQueuePaused WaitReason = "QueuePaused"

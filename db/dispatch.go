@@ -138,17 +138,20 @@ func dispatchInto(ctx context.Context, tx *transaction, clusterID int32, d berth
 }
 
 // passedOver tells what these wait for, when the gate is open again.
-func (s *Store) passedOver(ctx context.Context, seqs []int64) ([]berth.PassedOver, error) {
+func (s *Store) passedOver(ctx context.Context, seqs []int64) (found []berth.PassedOver, err error) {
 	if len(seqs) == 0 {
 		return nil, nil
 	}
-	rows, err := s.pool.Query(ctx, statement("passed_over"), pgx.NamedArgs{"seqs": seqs})
+	err = s.snapshot(ctx, func(tx *transaction) error {
+		rows, err := tx.Query(ctx, statement("passed_over"), pgx.NamedArgs{"seqs": seqs})
+		if err != nil {
+			return err
+		}
+		found, err = pgx.CollectRows(rows, pgx.RowToStructByName[berth.PassedOver])
+		return err
+	})
 	if err != nil {
-		return nil, border(fmt.Errorf("read the backups passed over: %w", err))
-	}
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[berth.PassedOver])
-	if err != nil {
-		return nil, border(fmt.Errorf("read the backups passed over: %w", err))
+		return nil, fmt.Errorf("read the backups passed over: %w", err)
 	}
 	return found, nil
 }

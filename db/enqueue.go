@@ -30,20 +30,24 @@ func (s *Store) Enqueue(ctx context.Context, r berth.Request) (berth.Backup, err
 	if generated {
 		r.Name = berth.GenerateName(time.Now(), id)
 	}
-	err = s.ungated(ctx, func(tx *transaction) error {
-		if len(problems) > 0 {
-			return refusedOf(ctx, tx, r, problems)
-		}
-		return enqueue(ctx, tx, r.Cluster, []asked{{ID: id, Request: r}})
-	})
-	if e := postgresError(err); e != nil && e.Code == uniqueViolation && e.ConstraintName == constraintName {
-		if generated {
-			r.Name = ""
-			return s.Enqueue(ctx, r)
-		}
-		return berth.Backup{}, s.nameIsTaken(ctx, r)
+	if len(problems) > 0 {
+		return berth.Backup{}, s.snapshot(ctx, func(tx *transaction) error { return refusedOf(ctx, tx, r, problems) })
 	}
-	if err != nil {
+	err = s.enqueue(ctx, r.Cluster, []asked{{ID: id, Request: r}})
+	switch {
+	case violates(err, constraintName) && generated:
+		r.Name = ""
+		return s.Enqueue(ctx, r)
+	case violates(err, constraintName):
+		return berth.Backup{}, s.nameIsTaken(ctx, r)
+	case berth.CodeOf(err) == berth.CodeQueueFull && !generated:
+		// Who asks again after a lost answer is told of its backup, not of the cap.
+		taken := s.nameIsTaken(ctx, r)
+		if e, is := errors.AsType[*berth.Error](taken); is && e.ExistingID != "" {
+			return berth.Backup{}, taken
+		}
+		return berth.Backup{}, err
+	case err != nil:
 		return berth.Backup{}, err
 	}
 	return s.backupWhere(ctx, "b.id = @id", pgx.NamedArgs{"id": id}, foretoldAtOnce)
@@ -82,8 +86,8 @@ func (s *Store) EnqueueMany(ctx context.Context, clusterName string, requests []
 		}
 		ids[i], all[i] = id, asked{ID: id, Request: r}
 	}
-	err := s.ungated(ctx, func(tx *transaction) error { return enqueue(ctx, tx, clusterName, all) })
-	if e := postgresError(err); e != nil && e.Code == uniqueViolation && e.ConstraintName == constraintName {
+	err := s.enqueue(ctx, clusterName, all)
+	if violates(err, constraintName) {
 		return nil, berth.Errorf(berth.CodeNameTaken, "cluster %q has a backup of one of these names already", clusterName)
 	}
 	if err != nil {
@@ -116,6 +120,29 @@ type newBackup struct {
 	Resolved      bool              `json:"resolved"`
 	NamespaceIDs  []int32           `json:"namespace_ids"`
 	LeftOut       []int32           `json:"left_out"`
+}
+
+// enqueue puts requests into a cluster's queue. Where the connection breaks nobody
+// knows whether it committed: it is tried again with the same ids, so that each
+// backup is there once.
+func (s *Store) enqueue(ctx context.Context, clusterName string, all []asked) error {
+	broke := false
+	err := unbroken(func() error {
+		err := s.ungated(ctx, func(tx *transaction) error { return enqueue(ctx, tx, clusterName, all) })
+		broke = broke || broken(err)
+		return err
+	})
+	if err == nil || !broke {
+		return err
+	}
+	there := s.snapshot(ctx, func(tx *transaction) error {
+		_, err := findPlace(ctx, tx, all[0].ID)
+		return err
+	})
+	if there == nil {
+		return nil
+	}
+	return err
 }
 
 // enqueue resolves the scopes, inserts the backups and commits, in one READ
@@ -210,7 +237,7 @@ func checkRoom(ctx context.Context, q querier, c cluster, more int) error {
 		return fmt.Errorf("count the queue of cluster %s: %w", c.Name, err)
 	}
 	if waiting+more > *c.MaxQueued {
-		return berth.Errorf(berth.CodeQueueFull, "the queue of cluster %q is full: %d backups wait, maxQueued is %d", c.Name, waiting, *c.MaxQueued)
+		return berth.Errorf(berth.CodeQueueFull, "the queue of cluster %q is full: %d wait, maxQueued is %d", c.Name, waiting, *c.MaxQueued)
 	}
 	return nil
 }

@@ -20,6 +20,8 @@ const (
 	serializationFailed = "40001"
 	deadlockDetected    = "40P01"
 	queryCanceled       = "57014" // by statement_timeout
+	adminShutdown       = "57P01" // or pg_terminate_backend
+	crashShutdown       = "57P02"
 	lockNotAvailable    = "55P03"
 )
 
@@ -58,6 +60,43 @@ func retryable(err error) (retry bool, constraint string) {
 		}
 	}
 	return false, ""
+}
+
+// violates says whether it was that constraint that refused a row.
+func violates(err error, constraint string) bool {
+	e := postgresError(err)
+	return e != nil && e.Code == uniqueViolation && e.ConstraintName == constraint
+}
+
+// broken says whether the connection broke while it was used, so that another one
+// may well be there: not that there was none to be had, nor that time ran out.
+func broken(err error) bool {
+	if _, none := errors.AsType[*pgconn.ConnectError](err); none || errors.Is(err, context.Canceled) || pgconn.Timeout(err) {
+		return false
+	}
+	if e := postgresError(err); e != nil {
+		// Class 08 is what a pooler says of its own connection.
+		return e.Code == adminShutdown || e.Code == crashShutdown || e.Code[:2] == "08"
+	}
+	if _, is := errors.AsType[*net.OpError](err); is {
+		return true
+	}
+	return isEOF(err) || errors.Is(err, net.ErrClosed) || errors.Is(err, pgconn.ErrConnClosed) || pgconn.SafeToRetry(err)
+}
+
+// maxBroken is how many connections may break before it is told: after a restart
+// of Postgres all that a pool has are.
+const maxBroken = 5
+
+// unbroken does what changes nothing, or nothing more when it is done again, on
+// another connection where one breaks.
+func unbroken(do func() error) (err error) {
+	for range maxBroken {
+		if err = do(); !broken(err) {
+			return err
+		}
+	}
+	return err
 }
 
 // border turns an error of the database's into one of berth's vocabulary where

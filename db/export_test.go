@@ -15,6 +15,9 @@ func Statements() map[string]string { return maps.Clone(statements) }
 // BeginCommitted begins a transaction as the store does.
 const BeginCommitted = beginCommitted
 
+// Begins are all the ways in which the store begins a transaction.
+var Begins = []string{beginSerializable, beginCommitted, beginSnapshot}
+
 // Gates is the number of dispatch gates.
 const Gates = gates
 

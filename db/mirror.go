@@ -47,13 +47,17 @@ func (s *Store) Mirrors(ctx context.Context, clusterName string, limit int) ([]b
 	if err != nil {
 		return nil, border(err)
 	}
-	rows, err := s.pool.Query(ctx, statement("mirrors"), pgx.NamedArgs{"cluster_id": c.ID, "limit": limit})
+	var found []mirrorRow
+	err = s.snapshot(ctx, func(tx *transaction) error {
+		rows, err := tx.Query(ctx, statement("mirrors"), pgx.NamedArgs{"cluster_id": c.ID, "limit": limit})
+		if err != nil {
+			return err
+		}
+		found, err = pgx.CollectRows(rows, pgx.RowToStructByName[mirrorRow])
+		return err
+	})
 	if err != nil {
-		return nil, border(fmt.Errorf("read the mirror's outbox of cluster %s: %w", clusterName, err))
-	}
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[mirrorRow])
-	if err != nil {
-		return nil, border(fmt.Errorf("read the mirror's outbox of cluster %s: %w", clusterName, err))
+		return nil, fmt.Errorf("read the mirror's outbox of cluster %s: %w", clusterName, err)
 	}
 	mirrors := make([]berth.Mirror, len(found))
 	for i, row := range found {

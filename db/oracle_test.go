@@ -299,12 +299,13 @@ func (o oracle) differences(q berth.Queue) []string {
 	}
 	for _, b := range due {
 		now, waits := told[b.ID]
-		// It is not in the queue yet: what keeps everybody keeps it, else it waits
-		// to be put there.
-		if !waits || now.Queue.Position != 0 {
-			differ("%s is due, the queue says %+v", b.Name, now.Queue)
-		} else if r := now.Queue.BlockedBy[0].Reason; slices.Contains([]berth.WaitReason{berth.WaitNotBefore, berth.WaitBackOff, berth.WaitRunningOverlap, berth.WaitEarlierQueuedOverlap}, r) {
-			differ("%s is due, the queue says %s", b.Name, r)
+		// It is not in the queue yet: it waits to be put there.
+		want := berth.WaitNotBefore
+		if b.NotBefore == nil || b.RetryAt != nil && b.RetryAt.After(*b.NotBefore) {
+			want = berth.WaitBackOff
+		}
+		if !waits || now.Queue.Position != 0 || now.Queue.BlockedBy[0].Reason != want {
+			differ("%s is due, the queue says %+v, want %s", b.Name, now.Queue, want)
 		}
 	}
 	return found

@@ -22,7 +22,7 @@ func warm(ctx context.Context, conn *pgx.Conn) error {
 	}
 	for _, name := range warmed {
 		if err := plan(ctx, conn, statement(name)); err != nil {
-			if postgresError(err) != nil {
+			if postgresError(err) != nil && !broken(err) {
 				return nil
 			}
 			return fmt.Errorf("prepare %s: %w", name, err)

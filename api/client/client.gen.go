@@ -249,7 +249,7 @@ type Blocker struct {
 
 	// Reason Why a backup waits. Where several hold, the first of these counts:
 	//
-	// - `NotBefore`: its `notBefore` is in the future.
+	// - `NotBefore`: its `notBefore` is in the future, or has come and the next dequeue puts it into the queue.
 	// - `BackOff`: it lost its worker again and is tried again later.
 	// - `QueuePaused`: somebody paused the cluster's queue.
 	// - `NoWorker`: no worker of the cluster is alive, or those that are take nothing more.
@@ -429,7 +429,7 @@ type ForecastBlocker struct {
 
 	// Reason Why a backup waits. Where several hold, the first of these counts:
 	//
-	// - `NotBefore`: its `notBefore` is in the future.
+	// - `NotBefore`: its `notBefore` is in the future, or has come and the next dequeue puts it into the queue.
 	// - `BackOff`: it lost its worker again and is tried again later.
 	// - `QueuePaused`: somebody paused the cluster's queue.
 	// - `NoWorker`: no worker of the cluster is alive, or those that are take nothing more.
@@ -736,7 +736,7 @@ type Spec = berth.Spec
 
 // WaitReason Why a backup waits. Where several hold, the first of these counts:
 //
-//   - `NotBefore`: its `notBefore` is in the future.
+//   - `NotBefore`: its `notBefore` is in the future, or has come and the next dequeue puts it into the queue.
 //   - `BackOff`: it lost its worker again and is tried again later.
 //   - `QueuePaused`: somebody paused the cluster's queue.
 //   - `NoWorker`: no worker of the cluster is alive, or those that are take nothing more.
