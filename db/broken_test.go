@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,6 +23,7 @@ func TestEnqueueWhileConnectionsBreak(t *testing.T) {
 	const workers, requests = 4, 60
 	killer := connect(t, d.Direct)
 	ended := make(chan struct{})
+	var answered atomic.Int64
 	var all sync.WaitGroup
 	for worker := range workers {
 		all.Go(func() {
@@ -31,6 +33,7 @@ func TestEnqueueWhileConnectionsBreak(t *testing.T) {
 				if err != nil || b.Labels["asked"] != label {
 					t.Errorf("%s: %s %v, %v", label, b.Name, b.Labels, err)
 				}
+				answered.Add(1)
 			}
 		})
 	}
@@ -38,16 +41,20 @@ func TestEnqueueWhileConnectionsBreak(t *testing.T) {
 		all.Wait()
 		close(ended)
 	}()
-	kills := 0
+	// One connection in the midst of a request for every few answers: none of the
+	// requests is broken off without end.
+	kills, next := 0, int64(0)
 	for running := true; running; {
 		select {
 		case <-ended:
 			running = false
-		case <-time.After(100 * time.Millisecond):
+		case <-time.After(5 * time.Millisecond):
+			if answered.Load() < next {
+				continue
+			}
 			rows, err := killer.Query(ctx, `
 				SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-				 WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle' AND backend_type = 'client backend'
-				   AND backend_start < clock_timestamp() - interval '500 milliseconds' -- it does more than to connect
+				 WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle' AND query ~ 'INSERT INTO backups|backup_rows|^commit'
 				 ORDER BY random() LIMIT 1`)
 			if err != nil {
 				t.Fatal(err)
@@ -56,7 +63,9 @@ func TestEnqueueWhileConnectionsBreak(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			kills += len(killed)
+			if len(killed) > 0 {
+				kills, next = kills+1, answered.Load()+4
+			}
 		}
 	}
 	type twice struct {

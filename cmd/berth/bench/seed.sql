@@ -1,5 +1,6 @@
 -- Puts backups of some namespaces, everything or everything-but into the queue,
--- a millisecond apart, all before now.
+-- a millisecond apart, all before now. Their events are of now: a new database has
+-- no partition for those of a month that is over.
 WITH cluster AS MATERIALIZED (SELECT id, inventory_version FROM clusters WHERE name = @cluster),
 asked AS MATERIALIZED (
     SELECT e.n, (e.doc ->> 'id')::uuid AS id, e.doc ->> 'name' AS name, e.doc -> 'spec' AS spec, e.doc ->> 'scope' AS scope,
@@ -23,4 +24,4 @@ claimed AS (
     SELECT q.cluster_id, named, 1, q.order_key, q.seq FROM queued q JOIN asked a USING (id), unnest(a.namespaces) named
      WHERE q.scope = 'some')
 INSERT INTO events (at, cluster_id, seq, from_phase, to_phase, reason, attempt)
-SELECT q.order_key, q.cluster_id, q.seq, '', 'Queued', 'Enqueued', 1 FROM queued q
+SELECT clock_timestamp(), q.cluster_id, q.seq, '', 'Queued', 'Enqueued', 1 FROM queued q
