@@ -80,7 +80,7 @@ func summarize(e berth.Explained) string {
 // settingInWords is a reason that is no backup's. Its phrase goes on after
 // "waits".
 func settingInWords(b berth.Blocker) string {
-	_, value, _ := strings.Cut(b.Setting, "=")
+	setting, value, _ := strings.Cut(b.Setting, "=")
 	switch b.Reason {
 	case berth.WaitNotBefore:
 		return "until " + value
@@ -97,7 +97,7 @@ func settingInWords(b berth.Blocker) string {
 	case berth.WaitScopeUnresolvable:
 		return "for its cluster's namespaces to be known"
 	case berth.WaitNoFreeSlot:
-		if strings.HasPrefix(b.Setting, "maxBackups") {
+		if setting == "maxBackups" {
 			return "for a worker with room"
 		}
 		return "for a free place"

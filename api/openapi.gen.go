@@ -269,7 +269,7 @@ type Blocker struct {
 	// Setting The setting in the way, such as `concurrentBackups=2`.
 	Setting *string `json:"setting"`
 
-	// Since Since when it is in the way: for the backup that the queue names and for settings, else null. A setting may have been there before the backup.
+	// Since Since when it is in the way: for the backup that the queue names and for settings, from when somebody noted it; else null. A setting may have been there before the backup.
 	Since *time.Time `json:"since"`
 }
 

@@ -245,10 +245,7 @@ SELECT b.seq, b.id, b.cluster_id, c.name AS cluster, b.name, b.phase, b.reason, 
             WHEN places.running >= c.concurrent_backups OR places.room = 0 THEN 'NoFreeSlot'
             ELSE 'Dispatch' END AS wait_reason,
        CASE WHEN w.seq = b.blocked_by THEN b.blocked_since END AS waiting_since,
-       -- Before anybody noted that there is none, the last lease to end tells.
-       CASE WHEN c.has_worker THEN (SELECT greatest(b.enqueued_at, max(k.expires_at)) FROM workers k
-                                     WHERE k.cluster_id = b.cluster_id AND k.expires_at <= statement_timestamp() HAVING count(*) > 0)
-            ELSE greatest(b.enqueued_at, coalesce(c.worker_changed_at, c.created_at)) END AS no_worker_since,
+       CASE WHEN NOT c.has_worker THEN greatest(b.enqueued_at, coalesce(c.worker_changed_at, c.created_at)) END AS no_worker_since,
        CASE WHEN b.phase = 'New'
             THEN (SELECT max(e.at) FROM events e
                    WHERE e.seq = b.seq AND e.at >= b.created_at AND e.to_phase = 'New' AND e.from_phase <> 'New') END AS new_since,

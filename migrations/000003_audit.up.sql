@@ -91,8 +91,9 @@ CREATE FUNCTION report.has_room(k workers) RETURNS boolean LANGUAGE sql STABLE P
 COMMENT ON FUNCTION report.has_room IS 'Whether a live worker would take another backup.';
 
 -- Invariant 4. Workers say what they have room for, and begin when the cluster's
--- namespaces are known; one that was not heard of since may be gone. What it was that kept the backup waiting, it ended with
--- the newest of these instants at the latest. One row a cluster: its first.
+-- namespaces are known; one that was not heard of since may be gone. What it was
+-- that kept the backup waiting, it ended with the newest of these instants at the
+-- latest. One row a cluster: its first.
 CREATE VIEW report.audit_idle_while_admissible AS
 SELECT c.id AS cluster_id, q.seq, 'nothing is in its way, a place is free, and a worker has room'::text AS detail, greatest(q.since, o.since) AS since
   FROM clusters c
