@@ -562,7 +562,7 @@ func TestManyThatAreNotDue(t *testing.T) {
 	if b.Queue.ETA == nil || b.Queue.ETA.StartP50 == nil {
 		t.Fatalf("its start: %+v", b.Queue.ETA)
 	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	if _, err := d.Queue(ctx, berth.QueueOptions{Cluster: berth.DefaultCluster, Limit: 10}); err != nil {
 		t.Error(err)
