@@ -562,6 +562,10 @@ func TestManyThatAreNotDue(t *testing.T) {
 	if b.Queue.ETA == nil || b.Queue.ETA.StartP50 == nil {
 		t.Fatalf("its start: %+v", b.Queue.ETA)
 	}
+	// The one that runs, the one that waits, and the first of the others.
+	if n, err := d.Foreseen(ctx, berth.DefaultCluster); err != nil || n != 2+500 {
+		t.Errorf("a prediction counts with %d backups, %v", n, err)
+	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	if _, err := d.Queue(ctx, berth.QueueOptions{Cluster: berth.DefaultCluster, Limit: 10}); err != nil {

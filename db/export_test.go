@@ -65,3 +65,17 @@ func CollectWaiting(rows pgx.Rows) ([]berth.Backup, error) {
 func (s *Store) OnConnection(ctx context.Context, sql string, into any) error {
 	return s.pool.QueryRow(ctx, sql, pgx.QueryExecModeSimpleProtocol).Scan(into)
 }
+
+// Foreseen is how many backups a prediction of a cluster's queue counts with.
+func (s *Store) Foreseen(ctx context.Context, clusterName string) (n int, err error) {
+	err = s.snapshot(ctx, func(tx *transaction) error {
+		c, err := findCluster(ctx, tx, clusterName)
+		if err != nil {
+			return err
+		}
+		queue, _, err := foresee(ctx, tx, c, berth.MaxForecast)
+		n = len(queue.Backups)
+		return err
+	})
+	return n, err
+}
