@@ -66,7 +66,7 @@ func (s *Store) ChangeSettings(ctx context.Context, clusterName string, change b
 	if problems := change.Validate(); problems != nil {
 		return berth.QueueSettings{}, &berth.Error{Code: berth.CodeValidationFailed, Detail: "the settings cannot be as asked for", Fields: problems}
 	}
-	if err := s.openSlots(ctx, clusterName, change.ConcurrentBackups); err != nil {
+	if err := s.openSlots(ctx, clusterName, change); err != nil {
 		return berth.QueueSettings{}, err
 	}
 	settings, err := s.gatedSettings(ctx, clusterName, func(tx *transaction, c cluster) error {
