@@ -15,49 +15,80 @@ import (
 
 // SyncNamespaces writes the complete list of a cluster's namespaces: those that
 // it does not name are gone. From the first time on, patterns can be resolved.
+// A list that changes nothing writes nothing, and takes no gate.
 func (s *Store) SyncNamespaces(ctx context.Context, clusterName string, all []berth.Namespace) error {
-	return s.changeInventory(ctx, clusterName, true, all)
+	c, err := findCluster(ctx, s.pool, clusterName)
+	if err != nil {
+		return border(err)
+	}
+	before, err := namespaces(ctx, s.pool, c, wanted{everyone: true})
+	if err != nil {
+		return border(err)
+	}
+	differing := inventoryChanges(before, all, true).namespaces()
+	return s.changeInventory(ctx, c, differing, !c.Synced)
 }
 
 // ChangeNamespaces writes namespaces that appeared, went (Exists false) or
 // whose exclude label changed.
 func (s *Store) ChangeNamespaces(ctx context.Context, clusterName string, changed []berth.Namespace) error {
-	return s.changeInventory(ctx, clusterName, false, changed)
-}
-
-// changeInventory takes the gate, then the inventory's exclusive lock, and writes
-// the namespaces with a new inventory version; then it amends the claims of every
-// queued backup that this concerns, in further transactions where they are many:
-// none is admitted before its claim is amended. A list that changes nothing writes
-// nothing.
-func (s *Store) changeInventory(ctx context.Context, clusterName string, complete bool, now []berth.Namespace) error {
 	c, err := findCluster(ctx, s.pool, clusterName)
 	if err != nil {
 		return border(err)
 	}
-	err = s.gated(ctx, c.ID, func(tx *transaction) error {
+	return s.changeInventory(ctx, c, changed, false)
+}
+
+// writtenAtOnce is how many namespaces change in one transaction: more would hold
+// the gate for longer than a person notices.
+const writtenAtOnce = 512
+
+// changeInventory writes the namespaces, some in a transaction, and says of the
+// first list that it is whole only when all of it is written. Then the claims of
+// every queued backup that this concerns are amended, in further transactions
+// where they are many: none is admitted before its claim is amended.
+func (s *Store) changeInventory(ctx context.Context, c cluster, now []berth.Namespace, completes bool) error {
+	if len(now) == 0 && !completes {
+		return nil
+	}
+	for len(now) > writtenAtOnce {
+		if err := s.writeNamespaces(ctx, c, now[:writtenAtOnce], false); err != nil {
+			return err
+		}
+		now = now[writtenAtOnce:]
+	}
+	if err := s.writeNamespaces(ctx, c, now, completes); err != nil {
+		return err
+	}
+	if err := s.amendAll(ctx, c); err != nil {
+		return fmt.Errorf("amend the claims of cluster %s: %w", c.Name, err)
+	}
+	return nil
+}
+
+// writeNamespaces takes the gate, then the inventory's exclusive lock, and writes
+// what differs from the rows with a new inventory version.
+func (s *Store) writeNamespaces(ctx context.Context, c cluster, now []berth.Namespace, completes bool) error {
+	err := s.gated(ctx, c.ID, func(tx *transaction) error {
 		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(1, $1)", c.ID); err != nil {
 			return fmt.Errorf("lock the inventory: %w", err)
 		}
-		before, err := namespaces(ctx, tx, c, toCompare(now, complete))
+		before, err := namespaces(ctx, tx, c, rowsOf(now))
 		if err != nil {
 			return err
 		}
-		current, err := findCluster(ctx, tx, clusterName)
+		current, err := findCluster(ctx, tx, c.Name)
 		if err != nil {
 			return err
 		}
-		changes := inventoryChanges(before, now, complete)
-		if len(changes.names) == 0 && (current.Synced || !complete) {
+		changed := inventoryChanges(before, now, false)
+		if len(changed.names) == 0 && (current.Synced || !completes) {
 			return nil
 		}
-		return applyInventory(ctx, tx, current, complete, changes)
+		return applyInventory(ctx, tx, current, completes, changed)
 	})
-	if err == nil {
-		err = s.amendAll(ctx, c)
-	}
 	if err != nil {
-		return fmt.Errorf("change the namespaces of cluster %s: %w", clusterName, err)
+		return fmt.Errorf("change the namespaces of cluster %s: %w", c.Name, err)
 	}
 	return nil
 }
@@ -100,16 +131,22 @@ func (c *changes) add(name string, present, excluded, relabelled bool) {
 	}
 }
 
-// toCompare are the rows that a list can change: a complete one those of all that
-// the cluster has, else those that it names. An absent one says no more than none.
-func toCompare(now []berth.Namespace, complete bool) wanted {
-	w := wanted{everyone: complete}
-	if !complete {
-		for _, n := range now {
-			w.names = append(w.names, n.Name)
-		}
+// namespaces are what the rows are to be.
+func (c changes) namespaces() []berth.Namespace {
+	all := make([]berth.Namespace, len(c.names))
+	for i, name := range c.names {
+		all[i] = berth.Namespace{Name: name, Exists: c.present[i], Excluded: c.excluded[i]}
 	}
-	return w
+	return all
+}
+
+// rowsOf are the rows of these namespaces.
+func rowsOf(all []berth.Namespace) wanted {
+	names := make([]string, len(all))
+	for i, n := range all {
+		names[i] = n.Name
+	}
+	return wanted{names: names}
 }
 
 func inventoryChanges(before []namespaceRow, now []berth.Namespace, complete bool) changes {

@@ -2,7 +2,10 @@ package db_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -136,25 +139,85 @@ func TestSameInventoryWritesNothing(t *testing.T) {
 	}
 }
 
+// The namespaces of a great cluster come and go some at a time. Until the first
+// list is written whole, also where it is cut short, no pattern is resolved.
+func TestManyNamespacesDoNotHoldTheGate(t *testing.T) {
+	t.Parallel()
+	const many, pieces = 3000, 6
+	d := newUnsynced(t)
+	b := enqueue(t, d, request("pattern", "web-*"))
+	var all []berth.Namespace
+	for i := range many {
+		all = append(all, present(fmt.Sprintf("web-%04d", i)))
+	}
+	checkWaitsForTheList := func() {
+		t.Helper()
+		if w := waits(t, d)["pattern"]; w != "ScopeUnresolvable" {
+			t.Errorf("%s, though the list is not whole", w)
+		}
+		if runs := dispatch(t, d, 1); len(runs) != 0 {
+			t.Error("admitted before the list is whole")
+		}
+	}
+	checkWaitsForTheList()
+	ctx, cancel := context.WithCancel(t.Context())
+	d.ObserveGates(func(time.Duration) { cancel() })
+	if err := d.SyncNamespaces(ctx, berth.DefaultCluster, all); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	var takes atomic.Int32
+	d.ObserveGates(func(time.Duration) { takes.Add(1) })
+	checkWaitsForTheList()
+	var written int
+	if err := connect(t, d.Direct).QueryRow(t.Context(), "SELECT count(*) FROM namespaces WHERE present").Scan(&written); err != nil {
+		t.Fatal(err)
+	}
+	if written == 0 || written >= many {
+		t.Errorf("%d namespaces are written of a list that was cut short", written)
+	}
+
+	sync := func(all []berth.Namespace) {
+		t.Helper()
+		takes.Store(0)
+		if err := d.SyncNamespaces(t.Context(), berth.DefaultCluster, all); err != nil {
+			t.Fatal(err)
+		}
+		if n := takes.Load(); n < pieces {
+			t.Errorf("%d changes took the gate %d times", many, n)
+		}
+	}
+	sync(all)
+	if now, err := d.Backup(t.Context(), b.ID); err != nil || len(now.Namespaces.Names) != many {
+		t.Errorf("the pattern claims %d namespaces of %d: %v", len(now.Namespaces.Names), many, err)
+	}
+	sync([]berth.Namespace{present("other")})
+	if now, err := d.Backup(t.Context(), b.ID); err != nil || len(now.Namespaces.Names) != 0 {
+		t.Errorf("the pattern claims %d namespaces that are gone: %v", len(now.Namespaces.Names), err)
+	}
+}
+
+// newUnsynced is a database whose cluster never told its namespaces.
+func newUnsynced(t *testing.T) *dbtest.Database {
+	d := dbtest.New(t)
+	ctx := t.Context()
+	if err := d.SetStorageLocation(ctx, berth.StorageLocation{Cluster: berth.DefaultCluster, Name: berth.DefaultStorageLocation, URL: "file:///data"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.SetConcurrentBackups(ctx, berth.DefaultCluster, 5); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Renew(ctx, berth.Heartbeat{Cluster: berth.DefaultCluster, Worker: "w", LeaseTTL: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
 // Before a cluster's inventory was ever synced, literals, everything and
 // everything but literals are admissible; whatever has a pattern waits as
 // ScopeUnresolvable, claiming everything.
 func TestUnsyncedCluster(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	newUnsynced := func(t *testing.T) *dbtest.Database {
-		d := dbtest.New(t)
-		if err := d.SetStorageLocation(ctx, berth.StorageLocation{Cluster: berth.DefaultCluster, Name: berth.DefaultStorageLocation, URL: "file:///data"}); err != nil {
-			t.Fatal(err)
-		}
-		if err := d.SetConcurrentBackups(ctx, berth.DefaultCluster, 5); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := d.Renew(ctx, berth.Heartbeat{Cluster: berth.DefaultCluster, Worker: "w", LeaseTTL: time.Hour}); err != nil {
-			t.Fatal(err)
-		}
-		return d
-	}
 	for name, s := range map[string]berth.Spec{
 		"literals":                {IncludedNamespaces: []string{"a", "b"}},
 		"literals but one":        {IncludedNamespaces: []string{"a", "b"}, ExcludedNamespaces: []string{"b*"}},

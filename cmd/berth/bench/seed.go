@@ -41,7 +41,7 @@ func (b *bench) seed(ctx context.Context, s shape, depth int, r *record) (seeded
 		return seeded{}, err
 	}
 	defer q.close()
-	// The namespaces of a whole queue at once are no part of any measure.
+	// Of a queue that is made only the gates are noted.
 	if err := r.warmUp(func() error { return q.fill(ctx) }); err != nil {
 		return seeded{}, fmt.Errorf("fill a queue: %w", err)
 	}
