@@ -12,8 +12,8 @@ import (
 // Statements are the embedded statements by name, for the test that prepares each.
 func Statements() map[string]string { return maps.Clone(statements) }
 
-// BeginCommitted begins a transaction as the store does.
-const BeginCommitted = beginCommitted
+// BeginSerializable begins a transaction as a dequeue does.
+const BeginSerializable = beginSerializable
 
 // Begins are all the ways in which the store begins a transaction.
 var Begins = []string{beginSerializable, beginCommitted, beginSnapshot}

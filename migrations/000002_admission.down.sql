@@ -99,7 +99,7 @@ ALTER TABLE events DROP detail;
 ALTER TABLE backups
     DROP CONSTRAINT backups_back_off_while_new, DROP CONSTRAINT backups_new_claims_nothing,
     -- Made of what stays, or read back from it: the place, and the events.
-    DROP needs_inventory, DROP priority, DROP first_ready_at,
+    DROP known, DROP fresh, DROP needs_inventory, DROP priority, DROP first_ready_at,
     -- Without effect, being past, met or of one that ended; others are refused above.
     DROP not_before, DROP start_deadline, DROP retry_at, DROP cancel_requested_at;
 -- Which locations answer is found out anew. The older schema waits for none that

@@ -48,6 +48,11 @@ ALTER TABLE backups
     ADD cancel_requested_at timestamptz,
     -- Whether what it claims depends on which namespaces there are.
     ADD needs_inventory boolean NOT NULL GENERATED ALWAYS AS (has_pattern OR scope = 'everything-but') STORED,
+    -- What a dequeue looks at: those that nobody has looked at since they may have
+    -- changed, and those that nothing is known to be in the way of. Columns, so that
+    -- no plan finds them by walking all that wait (TestPlansUseIndexes).
+    ADD fresh boolean NOT NULL GENERATED ALWAYS AS (phase = 'Queued' AND NOT evaluated) STORED,
+    ADD known boolean NOT NULL GENERATED ALWAYS AS (phase = 'Queued' AND blocked_by IS NULL AND resolved AND evaluated) STORED,
     ADD CONSTRAINT backups_new_claims_nothing CHECK (phase <> 'New' OR claim = '{}'),
     ADD CONSTRAINT backups_back_off_while_new CHECK (retry_at IS NULL OR phase = 'New');
 
@@ -81,17 +86,14 @@ CREATE FUNCTION due_at(not_before timestamptz, retry_at timestamptz) RETURNS tim
 CREATE INDEX backups_due ON backups (cluster_id, due_at(not_before, retry_at)) WHERE phase = 'New';
 CREATE INDEX backups_deadline ON backups (cluster_id, start_deadline)
     WHERE phase IN ('New', 'Queued') AND start_deadline IS NOT NULL AND first_ready_at IS NULL;
--- Those that nobody has looked at since they may have changed, with what was in
--- their way before.
+-- Those that nobody has looked at keep what was in their way before.
 DROP INDEX backups_fresh;
-CREATE INDEX backups_fresh ON backups (cluster_id, order_key, seq)
-    WHERE phase = 'Queued' AND NOT evaluated;
--- Those that nothing is known to be in the way of, by what may keep them all the
--- same: a storage location that is down, or a cluster that does not answer, hides
--- nobody behind those that wait for it.
+CREATE INDEX backups_fresh ON backups (cluster_id, order_key, seq) WHERE fresh;
+-- Those that nothing is known to be in the way of are read by what may keep them
+-- all the same: a storage location that is down, or a cluster that does not answer,
+-- hides nobody behind those that wait for it.
 DROP INDEX backups_known;
-CREATE INDEX backups_known ON backups (cluster_id, location, needs_inventory, order_key, seq)
-    WHERE phase = 'Queued' AND blocked_by IS NULL AND resolved AND evaluated;
+CREATE INDEX backups_known ON backups (cluster_id, location, needs_inventory, order_key, seq) WHERE known;
 -- What the last runs took.
 CREATE INDEX backups_runs ON backups (cluster_id, completed_at DESC) WHERE phase IN ('Completed', 'PartiallyFailed');
 

@@ -237,7 +237,7 @@ func busy(t *testing.T) *queue {
 // kept are the rows with the columns that the older schema has. Who is to be looked
 // at again has no witness there, and each claim is of the newest version.
 const kept = `
-	SELECT 'backup' AS of, to_jsonb(b) - '{priority,not_before,start_deadline,retry_at,first_ready_at,cancel_requested_at,needs_inventory}'::text[]
+	SELECT 'backup' AS of, to_jsonb(b) - '{priority,not_before,start_deadline,retry_at,first_ready_at,cancel_requested_at,needs_inventory,fresh,known}'::text[]
 	       - '{enqueued_at,evaluated,blocked_by,inventory_version}'::text[] AS row FROM backups b
 	UNION ALL SELECT 'claim', to_jsonb(c) FROM claims c
 	UNION ALL SELECT 'lease', to_jsonb(l) FROM leases l

@@ -48,7 +48,7 @@ fresh AS MATERIALIZED (
     SELECT b.seq, b.order_key, b.wide, b.claim, b.resolved, b.location, b.needs_inventory, b.evaluated, b.start_deadline, b.first_ready_at,
            b.blocked_by, b.blocked_since
       FROM backups b
-     WHERE b.cluster_id = @cluster_id AND b.phase = 'Queued' AND NOT b.evaluated
+     WHERE b.cluster_id = @cluster_id AND b.fresh
        AND (b.order_key, b.seq) <= (SELECT order_key, seq FROM amended)
      ORDER BY b.order_key, b.seq
      LIMIT 128
@@ -59,8 +59,7 @@ few AS MATERIALIZED (
     SELECT CASE WHEN EXISTS (
                SELECT FROM open o CROSS JOIN LATERAL (
                       SELECT b.seq, b.order_key, b.wide, b.claim FROM backups b
-                       WHERE b.cluster_id = @cluster_id AND b.location = o.name AND b.needs_inventory = o.needs_inventory
-                         AND b.phase = 'Queued' AND b.blocked_by IS NULL AND b.resolved AND b.evaluated
+                       WHERE b.cluster_id = @cluster_id AND b.location = o.name AND b.needs_inventory = o.needs_inventory AND b.known
                        ORDER BY b.order_key, b.seq
                        LIMIT f.n) first
                 CROSS JOIN LATERAL overlapping_predecessor(@cluster_id, first.seq, first.order_key, first.wide, first.claim)
@@ -71,8 +70,7 @@ known AS MATERIALIZED (
         SELECT b.seq, b.order_key, b.wide, b.claim, b.resolved, b.location, b.needs_inventory, b.evaluated, b.start_deadline, b.first_ready_at,
                b.blocked_by, b.blocked_since
           FROM backups b
-         WHERE b.cluster_id = @cluster_id AND b.location = o.name AND b.needs_inventory = o.needs_inventory
-           AND b.phase = 'Queued' AND b.blocked_by IS NULL AND b.resolved AND b.evaluated
+         WHERE b.cluster_id = @cluster_id AND b.location = o.name AND b.needs_inventory = o.needs_inventory AND b.known
            AND (b.order_key, b.seq) <= (SELECT order_key, seq FROM amended)
          ORDER BY b.order_key, b.seq
          LIMIT (SELECT n FROM few)
@@ -187,8 +185,7 @@ arrived AS MATERIALIZED (
      WHERE EXISTS (
            SELECT FROM storage_locations l CROSS JOIN (VALUES (false), (true)) s (needs_inventory) CROSS JOIN LATERAL (
                   SELECT b.order_key, b.seq FROM backups b
-                   WHERE b.cluster_id = @cluster_id AND b.location = l.name AND b.needs_inventory = s.needs_inventory
-                     AND b.phase = 'Queued' AND b.blocked_by IS NULL AND b.resolved AND b.evaluated
+                   WHERE b.cluster_id = @cluster_id AND b.location = l.name AND b.needs_inventory = s.needs_inventory AND b.known
                    ORDER BY b.order_key DESC, b.seq DESC LIMIT 1) last
             WHERE l.cluster_id = @cluster_id AND (last.order_key, last.seq) > (f.order_key, f.seq))),
 further AS MATERIALIZED (

@@ -34,8 +34,8 @@ freed AS (DELETE FROM claims USING edited e WHERE claims.seq = e.seq AND e.phase
 left_over AS (
     INSERT INTO departures (cluster_id, seq)
     SELECT e.cluster_id, e.seq FROM edited e
-     WHERE e.moves AND (SELECT true FROM backups w WHERE w.blocked_by = e.seq
-               AND (e.phase = 'New' OR (w.order_key, w.seq) < (e.order_key, e.seq)) LIMIT 1)
+     WHERE e.moves AND (SELECT e.phase = 'New' OR (w.order_key, w.seq) < (e.order_key, e.seq)
+                          FROM backups w WHERE w.blocked_by = e.seq ORDER BY w.order_key, w.seq LIMIT 1)
     ON CONFLICT (cluster_id, seq) DO UPDATE SET order_key = '-infinity', watcher = 0),
 logged AS (
     INSERT INTO events (at, cluster_id, seq, from_phase, to_phase, reason, message, blocker, attempt, detail)

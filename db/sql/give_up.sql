@@ -13,7 +13,7 @@ ended AS (
 freed AS (DELETE FROM claims USING ended e WHERE claims.seq = e.seq),
 left_over AS (
     INSERT INTO departures (cluster_id, seq)
-    SELECT e.cluster_id, e.seq FROM ended e WHERE EXISTS (SELECT FROM backups w WHERE w.blocked_by = e.seq)
+    SELECT e.cluster_id, e.seq FROM ended e WHERE (SELECT true FROM backups w WHERE w.blocked_by = e.seq LIMIT 1)
     ON CONFLICT (cluster_id, seq) DO UPDATE SET order_key = '-infinity', watcher = 0),
 logged AS (
     INSERT INTO events (at, cluster_id, seq, from_phase, to_phase, reason, message, attempt)

@@ -19,8 +19,11 @@ closed AS (
      WHERE c.id = e.cluster_id AND s.cluster_id = e.cluster_id AND s.slot = o.slot AND s.slot > c.concurrent_backups),
 watchers AS (
     UPDATE backups b SET blocked_by = NULL, evaluated = false
-     WHERE b.seq = ANY (ARRAY (SELECT w.seq FROM backups w, ended e WHERE w.blocked_by = e.seq AND w.phase = 'Queued'
-                                ORDER BY w.order_key, w.seq LIMIT 128))
+     WHERE b.seq = ANY (ARRAY (
+           -- Joined, all watchers of everybody might be read for these.
+           SELECT w.seq FROM ended e CROSS JOIN LATERAL (
+                  SELECT w.seq FROM backups w WHERE w.blocked_by = e.seq AND w.phase = 'Queued'
+                   ORDER BY w.order_key, w.seq LIMIT 128) w))
     RETURNING b.seq),
 left_over AS (
     INSERT INTO departures (cluster_id, seq)

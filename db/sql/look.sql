@@ -4,8 +4,7 @@
 -- a backup may wait for one that is no longer in its way. And whether the clock
 -- or somebody's silence changed something. (EXISTS would read the table from its
 -- oldest row on.)
-SELECT (SELECT true FROM backups
-         WHERE cluster_id = c.id AND phase = 'Queued' AND NOT evaluated
+SELECT (SELECT true FROM backups WHERE cluster_id = c.id AND fresh
          ORDER BY order_key, seq LIMIT 1) IS NOT NULL
        OR @want::int = 0 AND EXISTS (SELECT FROM relooks WHERE cluster_id = c.id)
        OR @want::int > 0
@@ -14,8 +13,7 @@ SELECT (SELECT true FROM backups
        AND EXISTS (
            SELECT FROM storage_locations l CROSS JOIN (VALUES (false), (true)) s (needs_inventory) CROSS JOIN LATERAL (
                   SELECT FROM backups b
-                   WHERE b.cluster_id = c.id AND b.location = l.name AND b.needs_inventory = s.needs_inventory
-                     AND b.phase = 'Queued' AND b.blocked_by IS NULL AND b.resolved AND b.evaluated
+                   WHERE b.cluster_id = c.id AND b.location = l.name AND b.needs_inventory = s.needs_inventory AND b.known
                    ORDER BY b.order_key, b.seq LIMIT 1) first
             WHERE l.cluster_id = c.id AND l.available AND (NOT s.needs_inventory OR is_reachable(c, clock_timestamp()))) AS candidates,
        EXISTS (SELECT FROM departures WHERE cluster_id = c.id) AS departures,

@@ -53,8 +53,8 @@ closed AS (
 left_over AS (
     INSERT INTO departures (cluster_id, seq)
     SELECT t.cluster_id, t.seq FROM taken t
-     WHERE EXISTS (SELECT FROM backups w WHERE w.blocked_by = t.seq
-                      AND (t.phase <> 'Queued' OR (w.order_key, w.seq) < (t.order_key, t.seq)))
+     WHERE (SELECT t.phase <> 'Queued' OR (w.order_key, w.seq) < (t.order_key, t.seq)
+              FROM backups w WHERE w.blocked_by = t.seq ORDER BY w.order_key, w.seq LIMIT 1)
     ON CONFLICT (cluster_id, seq) DO UPDATE SET order_key = '-infinity', watcher = 0),
 logged AS (
     INSERT INTO events (at, cluster_id, seq, from_phase, to_phase, reason, message, worker, fence, attempt, slot)

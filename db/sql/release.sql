@@ -23,7 +23,8 @@ closed AS (
 left_over AS (
     INSERT INTO departures (cluster_id, seq)
     SELECT r.cluster_id, r.seq FROM released r
-     WHERE EXISTS (SELECT FROM backups w WHERE w.blocked_by = r.seq AND (r.phase <> 'Queued' OR (w.order_key, w.seq) < (r.order_key, r.seq)))
+     WHERE (SELECT r.phase <> 'Queued' OR (w.order_key, w.seq) < (r.order_key, r.seq)
+              FROM backups w WHERE w.blocked_by = r.seq ORDER BY w.order_key, w.seq LIMIT 1)
     ON CONFLICT (cluster_id, seq) DO UPDATE SET order_key = '-infinity', watcher = 0),
 logged AS (
     INSERT INTO events (at, cluster_id, seq, from_phase, to_phase, reason, message, worker, fence, attempt, slot)
