@@ -77,6 +77,9 @@ func with(ctx context.Context, databaseURL string, do func(*migrate.Migrate) err
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
+	if err := driver.checkServer(); err != nil {
+		return errors.Join(fmt.Errorf("migrate: %w", err), driver.Close())
+	}
 	m, err := migrate.NewWithInstance("iofs", source, "postgres", driver)
 	if err != nil {
 		return errors.Join(fmt.Errorf("prepare the migration: %w", err), driver.Close())
