@@ -80,10 +80,12 @@ func (d *driver) SetVersion(version int, dirty bool) error {
 	return err
 }
 
-// Version reads the version; database.NilVersion before the first migration.
+// Version reads the version; database.NilVersion before the first migration. It
+// reads pg_class: to_regclass may remember from before the wait for the lock that
+// there was no such table, and would have the migrations run a second time.
 func (d *driver) Version() (version int, dirty bool, err error) {
 	var any bool
-	if err := d.conn.QueryRow(d.uninterrupted(), "SELECT to_regclass('schema_migrations') IS NOT NULL").Scan(&any); err != nil || !any {
+	if err := d.conn.QueryRow(d.uninterrupted(), "SELECT EXISTS (SELECT FROM pg_class WHERE relname = 'schema_migrations' AND pg_table_is_visible(oid))").Scan(&any); err != nil || !any {
 		return database.NilVersion, false, err
 	}
 	err = d.conn.QueryRow(d.uninterrupted(), "SELECT version, dirty FROM schema_migrations").Scan(&version, &dirty)

@@ -3,6 +3,7 @@ package migrations_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"strings"
 	"sync"
@@ -189,6 +190,36 @@ func TestManyMigrateAtOnce(t *testing.T) {
 				t.Errorf("locks that stay (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// Who waited for another process sees what that one did, however little it was.
+func TestWhoWaitedSeesWhatWasMigrated(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	url := dbtest.Empty(t)
+	other := connect(t, url)
+	exec := func(sql string) {
+		t.Helper()
+		if _, err := other.Exec(ctx, sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec("BEGIN; SELECT pg_advisory_xact_lock(3, 0)")
+	migrated := make(chan error, 1)
+	go func() { migrated <- migrations.Up(ctx, url) }()
+	for waits := false; !waits; {
+		const waiting = "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))"
+		if err := other.QueryRow(ctx, waiting).Scan(&waits); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(fmt.Sprintf("CREATE TABLE schema_migrations (version bigint PRIMARY KEY, dirty boolean); INSERT INTO schema_migrations VALUES (%d, false); COMMIT", migrations.Latest))
+	if err := <-migrated; err != nil {
+		t.Fatal(err)
+	}
+	if tables := list(t, other, "SELECT relname::text FROM pg_class WHERE relname = 'clusters'"); len(tables) > 0 {
+		t.Error("it migrated what was migrated")
 	}
 }
 
