@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"math"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -32,6 +34,9 @@ type dictionary struct {
 	rows      map[string]int // into inventory
 	inventory []berth.Namespace
 	synced    bool
+	// part says that it tells of these namespaces alone: a scope's literals may be
+	// others.
+	part bool
 }
 
 func newDictionary(rows []namespaceRow, synced bool) dictionary {
@@ -46,17 +51,69 @@ func newDictionary(rows []namespaceRow, synced bool) dictionary {
 	return d
 }
 
+// claim is what a scope comes to, in a dictionary that has what wantedOf it says.
 func (d dictionary) claim(scope berth.Scope) claim {
-	resolved := scope.Resolve(d.inventory, d.synced)
+	inventory := d.inventory
+	if !d.part && !needsEveryone(scope) {
+		inventory = d.of(scope.Literals())
+	}
+	resolved := scope.Resolve(inventory, d.synced)
 	return claim{Resolved: !resolved.Unresolvable, NamespaceIDs: d.numbers(resolved.Names), LeftOut: d.numbers(resolved.Excluded)}
 }
 
+// of are the namespaces of these names: a scope of literals needs no other,
+// however many there are.
+func (d dictionary) of(names []string) []berth.Namespace {
+	var some []berth.Namespace
+	for _, name := range names {
+		if i, known := d.rows[name]; known {
+			some = append(some, d.inventory[i])
+		}
+	}
+	return some
+}
+
 func (d dictionary) numbers(names []string) []int32 {
-	ids := make([]int32, len(names))
-	for i, name := range names {
-		ids[i] = d.ids[name]
+	ids := make([]int32, 0, len(names))
+	for _, name := range names {
+		if id, known := d.ids[name]; known || !d.part {
+			ids = append(ids, id)
+		}
 	}
 	return ids
+}
+
+// touched are the numbers of the namespaces that a dictionary in part tells of;
+// nil where it tells of all.
+func (d dictionary) touched() []int32 {
+	if !d.part {
+		return nil
+	}
+	return slices.AppendSeq(make([]int32, 0, len(d.ids)), maps.Values(d.ids))
+}
+
+// claimsOf tells what the first of these backups claim: so many as together take
+// in most namespaces, and one at least.
+func (d dictionary) claimsOf(backups []queuedSpec, most int) ([]claim, error) {
+	var claims []claim
+	// The backups of a schedule ask alike: what one comes to, all come to.
+	alike := map[string]claim{}
+	for total := 0; len(claims) < len(backups) && total < most; {
+		b := backups[len(claims)]
+		one, told := alike[string(b.Spec)]
+		if !told {
+			scope, err := b.scope()
+			if err != nil {
+				return nil, err
+			}
+			one = d.claim(scope)
+			alike[string(b.Spec)] = one
+		}
+		one.Seq = b.Seq
+		claims = append(claims, one)
+		total += len(one.NamespaceIDs)
+	}
+	return claims, nil
 }
 
 // wanted is what is needed of a cluster's namespaces.
@@ -67,14 +124,19 @@ type wanted struct {
 	everyone bool
 }
 
-// wantedOf is what scopes need: their literals, sorted, each once; and everyone
-// where there is a pattern, or an everything-but, since the exclude label makes a
-// hole.
+// needsEveryone says that a scope may come to namespaces that it does not name: by
+// a pattern, or as an everything-but, in which the exclude label makes a hole.
+func needsEveryone(scope berth.Scope) bool {
+	return scope.HasPattern() || scope.Kind == berth.ScopeEverythingBut
+}
+
+// wantedOf is what scopes need: their literals, sorted, each once, and everyone
+// where one needs it.
 func wantedOf(scopes []berth.Scope) wanted {
 	var w wanted
 	for _, scope := range scopes {
 		w.names = append(w.names, scope.Literals()...)
-		w.everyone = w.everyone || scope.HasPattern() || scope.Kind == berth.ScopeEverythingBut
+		w.everyone = w.everyone || needsEveryone(scope)
 	}
 	slices.Sort(w.names)
 	w.names = slices.Compact(w.names)
@@ -83,32 +145,6 @@ func wantedOf(scopes []berth.Scope) wanted {
 
 func (w wanted) args(c cluster) pgx.NamedArgs {
 	return pgx.NamedArgs{"cluster_id": c.ID, "everyone": w.everyone, "names": w.names}
-}
-
-// claims applies scopes to a dictionary that has all their literals, and where
-// everyone is looked at, every namespace.
-func (d dictionary) claims(scopes []berth.Scope, everyone bool) []claim {
-	claims := make([]claim, len(scopes))
-	for i, scope := range scopes {
-		if everyone {
-			claims[i] = d.claim(scope)
-		} else {
-			claims[i] = d.of(scope.Literals()).claim(scope)
-		}
-	}
-	return claims
-}
-
-// of is the part of a dictionary that has these names: a scope of literals needs
-// no other, however many there are.
-func (d dictionary) of(names []string) dictionary {
-	part := dictionary{ids: d.ids, synced: d.synced}
-	for _, name := range names {
-		if i, known := d.rows[name]; known {
-			part.inventory = append(part.inventory, d.inventory[i])
-		}
-	}
-	return part
 }
 
 func namespaces(ctx context.Context, q querier, c cluster, w wanted) ([]namespaceRow, error) {
@@ -127,6 +163,8 @@ func namespaces(ctx context.Context, q querier, c cluster, w wanted) ([]namespac
 type queuedSpec struct {
 	Seq  int64           `json:"seq"`
 	Spec json.RawMessage `json:"spec"`
+	// Resolved says that its claim was told when the namespaces were known.
+	Resolved bool `json:"resolved" db:"-"`
 }
 
 func (q queuedSpec) scope() (berth.Scope, error) {
@@ -141,42 +179,54 @@ func (q queuedSpec) scope() (berth.Scope, error) {
 	return scope, nil
 }
 
+// dictionaryOf reads what the scopes of these backups need.
+func dictionaryOf(ctx context.Context, tx *transaction, c cluster, backups []queuedSpec) (dictionary, error) {
+	var scopes []berth.Scope
+	alike := map[string]bool{}
+	for _, b := range backups {
+		if alike[string(b.Spec)] {
+			continue
+		}
+		alike[string(b.Spec)] = true
+		scope, err := b.scope()
+		if err != nil {
+			return dictionary{}, err
+		}
+		scopes = append(scopes, scope)
+	}
+	known, err := namespaces(ctx, tx, c, wantedOf(scopes))
+	if err != nil {
+		return dictionary{}, err
+	}
+	return newDictionary(known, c.Synced), nil
+}
+
 // reclaim gives each of these queued backups the claim that its scope has in
 // the inventory as it is now, all in one statement. The caller holds the gate.
 func reclaim(ctx context.Context, tx *transaction, c cluster, backups []queuedSpec) error {
-	if len(backups) == 0 {
-		return nil
-	}
-	// The backups of a schedule ask alike: what one comes to, all come to.
-	var scopes []berth.Scope
-	alike := map[string]int{} // into scopes
-	for _, b := range backups {
-		if _, known := alike[string(b.Spec)]; known {
-			continue
-		}
-		scope, err := b.scope()
-		if err != nil {
-			return err
-		}
-		alike[string(b.Spec)] = len(scopes)
-		scopes = append(scopes, scope)
-	}
-	wanted := wantedOf(scopes)
-	known, err := namespaces(ctx, tx, c, wanted)
+	known, err := dictionaryOf(ctx, tx, c, backups)
 	if err != nil {
 		return err
 	}
-	resolved := newDictionary(known, c.Synced).claims(scopes, wanted.everyone)
-	claims := make([]claim, len(backups))
-	for i, b := range backups {
-		claims[i] = resolved[alike[string(b.Spec)]]
-		claims[i].Seq = b.Seq
+	claims, err := known.claimsOf(backups, math.MaxInt)
+	if err != nil {
+		return err
+	}
+	return writeClaims(ctx, tx, c, known, claims)
+}
+
+// writeClaims gives queued backups these claims. The caller holds the gate.
+func writeClaims(ctx context.Context, tx *transaction, c cluster, known dictionary, claims []claim) error {
+	if len(claims) == 0 {
+		return nil
 	}
 	text, err := json.Marshal(claims)
 	if err != nil {
 		return fmt.Errorf("encode claims: %w", err)
 	}
-	if _, err := tx.Exec(ctx, statement("reclaim"), pgx.NamedArgs{"inventory_version": c.InventoryVersion, "claims": text}); err != nil {
+	if _, err := tx.Exec(ctx, statement("reclaim"), pgx.NamedArgs{
+		"cluster_id": c.ID, "inventory_version": c.InventoryVersion, "touched": known.touched(), "claims": text,
+	}); err != nil {
 		return fmt.Errorf("amend %d claims: %w", len(claims), err)
 	}
 	return nil

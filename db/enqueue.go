@@ -212,7 +212,12 @@ func claimInto(ctx context.Context, tx *transaction, c cluster, scopes []berth.S
 	if err := tx.together(ctx, batch); err != nil {
 		return c, nil, fmt.Errorf("resolve the namespaces: %w", err)
 	}
-	return c, newDictionary(known, c.Synced).claims(scopes, wanted.everyone), nil
+	d := newDictionary(known, c.Synced)
+	claims := make([]claim, len(scopes))
+	for i, scope := range scopes {
+		claims[i] = d.claim(scope)
+	}
+	return c, claims, nil
 }
 
 // leaveRoom refuses more backups than the cluster's cap allows to wait. While a

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -286,6 +287,12 @@ func expire(tb testing.TB, d *dbtest.Database, runs ...berth.Run) {
 func TestGateIsTakenFirst(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
+	named := func(d *dbtest.Database, name string) (id uuid.UUID) {
+		if err := connect(t, d.URL).QueryRow(ctx, "SELECT id FROM backups WHERE name = $1", name).Scan(&id); err != nil {
+			t.Error(err)
+		}
+		return id
+	}
 	operations := map[string]func(*dbtest.Database, berth.Run) error{
 		"Finish": func(d *dbtest.Database, run berth.Run) error {
 			return d.Finish(ctx, run, berth.Outcome{Phase: berth.PhaseFailed, Reason: "Failed"})
@@ -301,9 +308,37 @@ func TestGateIsTakenFirst(t *testing.T) {
 			_, err := d.Dispatch(ctx, berth.DispatchRequest{Cluster: berth.DefaultCluster, Worker: "w", Want: 1, LeaseTTL: time.Minute})
 			return err
 		},
+		"Dispatch after a pause ended": func(d *dbtest.Database, _ berth.Run) error {
+			if _, err := connect(t, d.URL).Exec(ctx, "UPDATE clusters SET paused_since = now() - interval '1h', paused_until = now() - interval '1min'"); err != nil {
+				return err
+			}
+			_, err := d.Dispatch(ctx, berth.DispatchRequest{Cluster: berth.DefaultCluster, Worker: "w", LeaseTTL: time.Minute})
+			return err
+		},
 		"ReleaseStaleWatchers": func(d *dbtest.Database, _ berth.Run) error {
 			return d.ReleaseStaleWatchers(ctx, berth.DefaultCluster)
 		},
+		"Edit": func(d *dbtest.Database, _ berth.Run) error {
+			_, err := d.Edit(ctx, named(d, "candidate"), berth.Edit{Priority: new(5)})
+			return err
+		},
+		"Cancel one that waits": func(d *dbtest.Database, _ berth.Run) error {
+			_, err := d.Cancel(ctx, named(d, "candidate"), "somebody")
+			return err
+		},
+		"Cancel one that runs": func(d *dbtest.Database, run berth.Run) error {
+			_, err := d.Cancel(ctx, run.ID, "somebody")
+			return err
+		},
+		"Pause": func(d *dbtest.Database, _ berth.Run) error {
+			_, err := d.Pause(ctx, berth.DefaultCluster, berth.PauseRequest{Reason: "a test"})
+			return err
+		},
+		"Resume": func(d *dbtest.Database, _ berth.Run) error {
+			_, err := d.Resume(ctx, berth.DefaultCluster, "somebody")
+			return err
+		},
+		"Remark": func(d *dbtest.Database, _ berth.Run) error { return d.Remark(ctx, berth.DefaultCluster) },
 	}
 	for name, operation := range operations {
 		t.Run(name, func(t *testing.T) {
@@ -388,7 +423,7 @@ func TestGatedTransactionsNeverDeadlock(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	d := newQueue(t, 4)
-	s := openStore(t, d.URL, 12)
+	s := openStore(t, d.URL, 18)
 	for i := range 60 {
 		for _, name := range []string{"finished", "released", "reaped"} {
 			enqueue(t, d, request(fmt.Sprintf("%s-%d", name, i), fmt.Sprintf("%s-*", name), fmt.Sprintf("%s-%d", name, i)))
@@ -411,12 +446,28 @@ func TestGatedTransactionsNeverDeadlock(t *testing.T) {
 			}
 			return err
 		}
+		// It runs, or it ended: who edits or cancels it comes too late.
+		ignoreConflict := func(_ berth.Backup, err error) error {
+			if berth.CodeOf(err) == berth.CodeStateConflict {
+				return nil
+			}
+			return err
+		}
 		err := race(
 			func() error {
 				return s.Finish(ctx, finished, berth.Outcome{Phase: berth.PhaseFailed, Reason: "Failed"})
 			},
 			func() error { return s.Release(ctx, released, "the worker goes away") },
 			func() error { _, err := s.Reap(ctx, 0); return err },
+			func() error { return ignoreConflict(s.Edit(ctx, released.ID, berth.Edit{Priority: new(i % 3)})) },
+			func() error { return ignoreConflict(s.Edit(ctx, reaped.ID, berth.Edit{Priority: new(i % 2)})) },
+			func() error { return ignoreConflict(s.Cancel(ctx, finished.ID, "somebody")) },
+			func() error {
+				_, err := s.Pause(ctx, berth.DefaultCluster, berth.PauseRequest{Until: new(time.Now())})
+				return err
+			},
+			func() error { _, err := s.Resume(ctx, berth.DefaultCluster, "somebody"); return err },
+			func() error { return s.Remark(ctx, berth.DefaultCluster) },
 			func() error { return s.SetConcurrentBackups(ctx, berth.DefaultCluster, 4+i%2) },
 			func() error { return appear(d, fmt.Sprintf("reaped-x%d", i), fmt.Sprintf("released-x%d", i)) },
 			func() error {

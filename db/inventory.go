@@ -16,6 +16,8 @@ import (
 // SyncNamespaces writes the complete list of a cluster's namespaces: those that
 // it does not name are gone. From the first time on, patterns can be resolved.
 // A list that changes nothing writes nothing, and takes no gate.
+// What differs is told before the gate, and is written as the list has it: of two
+// lists that are written at once, the last to write is right.
 func (s *Store) SyncNamespaces(ctx context.Context, clusterName string, all []berth.Namespace) error {
 	c, err := findCluster(ctx, s.pool, clusterName)
 	if err != nil {
@@ -208,9 +210,13 @@ func applyInventory(ctx context.Context, tx *transaction, c cluster, complete bo
 	return err
 }
 
-// amendBudget is how many claims one transaction amends: more would hold the gate
-// for longer than a person notices.
-const amendBudget = 64
+// One transaction amends the claims of at most amendBudget backups, and stops when
+// they take in mostAmended namespaces: more would hold the gate for longer than a
+// person notices.
+const (
+	amendBudget = 64
+	mostAmended = 5000
+)
 
 // amendAll works a change of the namespaces into the claims of all of the queue,
 // a stretch in a transaction. Until a backup's turn has come it is not admitted:
@@ -238,9 +244,9 @@ func amend(ctx context.Context, tx *transaction, clusterName string) (more bool,
 	}
 	var text string
 	var changed amendment
-	var told int
+	var upTo *int64
 	err = tx.QueryRow(ctx, statement("concerned"), pgx.NamedArgs{"cluster_id": c.ID, "budget": amendBudget}).
-		Scan(&text, &changed.names, &changed.relabelled, &more, &told)
+		Scan(&text, &changed.names, &changed.relabelled, &upTo)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil // somebody else went to the end
 	}
@@ -255,7 +261,24 @@ func amend(ctx context.Context, tx *transaction, clusterName string) (more bool,
 	if err != nil {
 		return false, err
 	}
-	return more, reclaim(ctx, tx, c, concerned)
+	known, err := changed.dictionary(ctx, tx, c, concerned)
+	if err != nil {
+		return false, err
+	}
+	claims, err := known.claimsOf(concerned, mostAmended)
+	if err != nil {
+		return false, err
+	}
+	if len(claims) < len(concerned) {
+		upTo = &claims[len(claims)-1].Seq
+	}
+	if err := writeClaims(ctx, tx, c, known, claims); err != nil {
+		return false, err
+	}
+	if _, err := tx.Exec(ctx, statement("move_amendment"), pgx.NamedArgs{"cluster_id": c.ID, "up_to": upTo}); err != nil {
+		return false, fmt.Errorf("note how far the claims are amended: %w", err)
+	}
+	return upTo != nil, nil
 }
 
 // amendment is what of the namespaces changed; every one where names is nil.
@@ -291,4 +314,21 @@ func (a amendment) concern(backups []queuedSpec) (concerned []queuedSpec, err er
 		}
 	}
 	return concerned, nil
+}
+
+// dictionary reads what the claims of these backups are told by: of the namespaces
+// that changed alone, since what a name comes to depends on no other; all of them
+// where it is not known which, or where a pattern is resolved for the first time.
+func (a amendment) dictionary(ctx context.Context, tx *transaction, c cluster, backups []queuedSpec) (dictionary, error) {
+	anew := func(b queuedSpec) bool { return c.Synced && !b.Resolved }
+	if a.names == nil || slices.ContainsFunc(backups, anew) {
+		return dictionaryOf(ctx, tx, c, backups)
+	}
+	known, err := namespaces(ctx, tx, c, wanted{names: a.names})
+	if err != nil {
+		return dictionary{}, err
+	}
+	d := newDictionary(known, c.Synced)
+	d.part = true
+	return d, nil
 }

@@ -196,6 +196,92 @@ func TestManyNamespacesDoNotHoldTheGate(t *testing.T) {
 	}
 }
 
+// Patterns that take in thousands of namespaces are resolved a few in a
+// transaction, and what changes in one namespace changes one row of each; whom they
+// wait for is told by the same rule.
+func TestPatternsOnManyNamespaces(t *testing.T) {
+	t.Parallel()
+	const many, patterns = 2600, 6
+	d := newUnsynced(t)
+	conn := connect(t, d.Direct)
+	name := func(i int) string { return fmt.Sprintf("n%04d", i) }
+	requests := []berth.Request{request("ahead", name(7), "elsewhere"), request("apart", "other")}
+	for i := range patterns {
+		requests = append(requests, berth.Request{Name: fmt.Sprintf("pattern-%d", i), Spec: spec([]string{"n*"}, []string{name(i)})})
+	}
+	requests = append(requests, request("behind", name(0)), request("last", "other"), berth.Request{Name: "everything"})
+	for _, r := range requests {
+		enqueue(t, d, r)
+	}
+	var all []berth.Namespace
+	for i := range many {
+		all = append(all, present(name(i)))
+	}
+	var takes atomic.Int32
+	d.ObserveGates(func(time.Duration) { takes.Add(1) })
+	sync := func(atLeast int, change func() error) {
+		t.Helper()
+		takes.Store(0)
+		if err := change(); err != nil {
+			t.Fatal(err)
+		}
+		if n := takes.Load(); int(n) < atLeast {
+			t.Errorf("%d namespaces of %d patterns took the gate %d times, want %d at least", len(all), patterns, n, atLeast)
+		}
+	}
+	held := map[int64]berth.Claim{}
+	var o oracle
+	check := func(what string) {
+		t.Helper()
+		checkAudit(t, conn, what)
+		q, err := d.Queue(t.Context(), berth.QueueOptions{Cluster: berth.DefaultCluster, Limit: 1000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err = readOracle(t.Context(), conn, berth.DefaultCluster, 1, held)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, difference := range o.differences(q) {
+			t.Errorf("%s: %s", what, difference)
+		}
+	}
+	// Two of 2,599 namespaces each are 5,198: as many as one transaction amends. The
+	// first two go with the last of the list.
+	sync((many+511)/512+patterns/2-1, func() error { return d.SyncNamespaces(t.Context(), berth.DefaultCluster, all) })
+	check("the first list")
+	change := func(what string, changed ...berth.Namespace) {
+		t.Helper()
+		sync(1, func() error { return d.ChangeNamespaces(t.Context(), berth.DefaultCluster, changed) })
+		check(what)
+	}
+	change("one comes", present("n-new"))
+	change("the label comes to one", labelled(name(9)))
+	change("the label leaves one, and another comes", present(name(9)), present("n-newer"))
+	change("some go, one of them named", gone(name(7)), gone(name(0)), gone(name(1000)))
+	sync(2, func() error { return d.SyncNamespaces(t.Context(), berth.DefaultCluster, all[:many-600]) })
+	check("600 go")
+	for range len(requests) {
+		runs := dispatch(t, d, 2)
+		for _, run := range runs {
+			scope, problems := berth.ScopeOf(run.Spec.IncludedNamespaces, run.Spec.ExcludedNamespaces)
+			if problems != nil {
+				t.Fatal(problems)
+			}
+			held[run.Seq], _ = scope.Claim(o.Namespaces, o.Synced)
+		}
+		check("after a dequeue")
+		for _, run := range runs {
+			finish(t, d, run)
+		}
+		check("after a finish")
+	}
+	var left int
+	if err := conn.QueryRow(t.Context(), "SELECT count(*) FROM backups WHERE phase = 'Queued'").Scan(&left); err != nil || left > 0 {
+		t.Errorf("%d wait for ever, %v", left, err)
+	}
+}
+
 // newUnsynced is a database whose cluster never told its namespaces.
 func newUnsynced(t *testing.T) *dbtest.Database {
 	d := dbtest.New(t)

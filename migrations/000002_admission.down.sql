@@ -118,6 +118,48 @@ ALTER TABLE clusters
     -- Since when a place is missing is told less exactly; entity tags begin anew.
     DROP limited_at, DROP settings_version;
 
+CREATE OR REPLACE FUNCTION overlapping_predecessor(of_cluster int, of_seq bigint, of_order_key timestamptz, of_wide boolean, of_claim int8multirange)
+    RETURNS TABLE (seq bigint) LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT found.seq FROM (
+        -- Two scopes of some namespaces meet in a row of claims each.
+        (SELECT p.seq, p.rank, p.order_key
+           FROM claims mine
+          CROSS JOIN LATERAL (
+                SELECT c.seq, c.rank, c.order_key FROM claims c
+                 WHERE c.cluster_id = of_cluster AND c.namespace_id = mine.namespace_id
+                   AND (c.rank, c.order_key, c.seq) < (1::smallint, of_order_key, of_seq)
+                   AND c.seq <> of_seq
+                 ORDER BY c.rank DESC, c.order_key DESC, c.seq DESC LIMIT 1) p
+          WHERE mine.seq = of_seq AND NOT of_wide)
+        UNION ALL
+        -- A wide scope ahead, queued.
+        (SELECT w.seq, 1::smallint, w.order_key FROM backups w
+          WHERE w.cluster_id = of_cluster AND w.wide AND w.phase = 'Queued'
+            AND (w.order_key, w.seq) < (of_order_key, of_seq) AND w.claim && of_claim
+          ORDER BY w.order_key DESC, w.seq DESC LIMIT 1)
+        UNION ALL
+        -- A wide scope that runs.
+        (SELECT w.seq, 0::smallint, w.order_key FROM backups w
+          WHERE w.cluster_id = of_cluster AND w.wide AND w.seq <> of_seq
+            AND w.phase IN ('ReadyToStart', 'InProgress', 'Finalizing', 'FinalizingPartiallyFailed')
+            AND w.claim && of_claim
+          ORDER BY w.order_key DESC, w.seq DESC LIMIT 1)
+        UNION ALL
+        -- This scope is wide: any claim ahead, queued.
+        (SELECT q.seq, 1::smallint, q.order_key FROM backups q
+          WHERE of_wide AND q.cluster_id = of_cluster AND q.phase = 'Queued'
+            AND (q.order_key, q.seq) < (of_order_key, of_seq) AND q.claim && of_claim
+          ORDER BY q.order_key DESC, q.seq DESC LIMIT 1)
+        UNION ALL
+        -- This scope is wide: any claim that runs.
+        (SELECT r.seq, 0::smallint, r.order_key FROM backups r
+          WHERE of_wide AND r.cluster_id = of_cluster AND r.seq <> of_seq
+            AND r.slot IS NOT NULL AND r.claim && of_claim
+          ORDER BY r.order_key DESC, r.seq DESC LIMIT 1)
+    ) found
+    ORDER BY found.rank DESC, found.order_key DESC, found.seq DESC LIMIT 1
+$$;
+
 -- The namespaces that two claims share, by name, at most 100.
 CREATE OR REPLACE FUNCTION shared_names(of_cluster int, a int8multirange, a_wide boolean, b int8multirange, b_wide boolean)
     RETURNS text[] LANGUAGE sql STABLE PARALLEL SAFE AS $$

@@ -158,8 +158,56 @@ BEGIN ATOMIC
       FROM workers k WHERE k.cluster_id = of_cluster AND k.expires_at > at AND k.max_backups IS DISTINCT FROM 0;
 END;
 
+-- The rule, as before. A scope of more than 1,000 namespaces looks along the queue
+-- as a wide one does, which costs what the queue is long: to look each of them up
+-- costs more.
+CREATE OR REPLACE FUNCTION overlapping_predecessor(of_cluster int, of_seq bigint, of_order_key timestamptz, of_wide boolean, of_claim int8multirange)
+    RETURNS TABLE (seq bigint) LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT found.seq
+      FROM (SELECT of_wide OR coalesce((SELECT sum(upper(r) - lower(r)) FROM unnest(of_claim) r), 0) > 1000 AS along_the_queue) look
+     CROSS JOIN LATERAL (
+        -- Two scopes of some namespaces meet in a row of claims each.
+        (SELECT p.seq, p.rank, p.order_key
+           FROM claims mine
+          CROSS JOIN LATERAL (
+                SELECT c.seq, c.rank, c.order_key FROM claims c
+                 WHERE c.cluster_id = of_cluster AND c.namespace_id = mine.namespace_id
+                   AND (c.rank, c.order_key, c.seq) < (1::smallint, of_order_key, of_seq)
+                   AND c.seq <> of_seq
+                 ORDER BY c.rank DESC, c.order_key DESC, c.seq DESC LIMIT 1) p
+          WHERE mine.seq = of_seq AND NOT look.along_the_queue)
+        UNION ALL
+        -- A wide scope ahead, queued.
+        (SELECT w.seq, 1::smallint, w.order_key FROM backups w
+          WHERE w.cluster_id = of_cluster AND w.wide AND w.phase = 'Queued'
+            AND (w.order_key, w.seq) < (of_order_key, of_seq) AND w.claim && of_claim
+          ORDER BY w.order_key DESC, w.seq DESC LIMIT 1)
+        UNION ALL
+        -- A wide scope that runs.
+        (SELECT w.seq, 0::smallint, w.order_key FROM backups w
+          WHERE w.cluster_id = of_cluster AND w.wide AND w.seq <> of_seq
+            AND w.phase IN ('ReadyToStart', 'InProgress', 'Finalizing', 'FinalizingPartiallyFailed')
+            AND w.claim && of_claim
+          ORDER BY w.order_key DESC, w.seq DESC LIMIT 1)
+        UNION ALL
+        -- Any claim ahead, queued.
+        (SELECT q.seq, 1::smallint, q.order_key FROM backups q
+          WHERE look.along_the_queue AND q.cluster_id = of_cluster AND q.phase = 'Queued'
+            AND (q.order_key, q.seq) < (of_order_key, of_seq) AND q.claim && of_claim
+          ORDER BY q.order_key DESC, q.seq DESC LIMIT 1)
+        UNION ALL
+        -- Any claim that runs.
+        (SELECT r.seq, 0::smallint, r.order_key FROM backups r
+          WHERE look.along_the_queue AND r.cluster_id = of_cluster AND r.seq <> of_seq
+            AND r.slot IS NOT NULL AND r.claim && of_claim
+          ORDER BY r.order_key DESC, r.seq DESC LIMIT 1)
+    ) found
+    ORDER BY found.rank DESC, found.order_key DESC, found.seq DESC LIMIT 1
+$$;
+
 -- The namespaces that two claims share, by name, at most 100. Two wide ones share
 -- what is to come too; of all that the namespaces that the cluster has are named.
+-- Of more than 1,000 the first are found by going through the names.
 CREATE OR REPLACE FUNCTION shared_names(of_cluster int, a int8multirange, a_wide boolean, b int8multirange, b_wide boolean)
     RETURNS text[] LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT CASE WHEN a_wide AND b_wide THEN
@@ -167,6 +215,9 @@ CREATE OR REPLACE FUNCTION shared_names(of_cluster int, a int8multirange, a_wide
             SELECT n.name FROM namespaces n
              WHERE n.cluster_id = of_cluster AND n.present AND a @> claim_key(of_cluster, n.id) AND b @> claim_key(of_cluster, n.id)
              ORDER BY n.name LIMIT 100) s)
+    WHEN (SELECT sum(upper(r) - lower(r)) FROM unnest(a * b) r) > 1000 THEN
+        (SELECT coalesce(array_agg(s.name), '{}') FROM (
+            SELECT n.name FROM namespaces n WHERE n.cluster_id = of_cluster AND a * b @> claim_key(of_cluster, n.id) ORDER BY n.name LIMIT 100) s)
     ELSE (claim_names(a * b))[1:100] END
 $$;
 
@@ -188,7 +239,7 @@ DECLARE
     b backups;
 BEGIN
     SELECT * INTO b FROM backups WHERE seq = of_seq;
-    IF b.wide THEN
+    IF b.wide OR (SELECT sum(upper(r) - lower(r)) FROM unnest(b.claim) r) > 1000 THEN
         RETURN least(1000, (SELECT count(*) FROM (
             SELECT FROM backups q
              WHERE q.cluster_id = b.cluster_id AND q.phase = 'Queued'

@@ -2,10 +2,10 @@
 -- given when they were asked for. Behind the gate; their claims come next.
 WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at),
 due AS MATERIALIZED (
-    SELECT seq, retry_at IS NOT NULL AS after_back_off FROM backups, instant i
-     WHERE cluster_id = @cluster_id AND phase = 'New' AND due_at(not_before, retry_at) <= i.at
+    SELECT seq, retry_at IS NOT NULL AS after_back_off FROM backups
+     WHERE cluster_id = @cluster_id AND phase = 'New' AND due_at(not_before, retry_at) <= (SELECT at FROM instant)
      ORDER BY due_at(not_before, retry_at), seq LIMIT 256
-       FOR NO KEY UPDATE OF backups),
+       FOR NO KEY UPDATE),
 queued AS (
     UPDATE backups b
        SET phase = 'Queued', reason = 'Due', message = CASE WHEN d.after_back_off THEN 'the back-off is over' ELSE '' END,
