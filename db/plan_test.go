@@ -105,6 +105,8 @@ func checkPlans(t *testing.T, evaluated, blockedBy string) {
 	}
 	// Without the change of the namespaces, which nobody behind it is admitted past.
 	const amended = "DELETE FROM amendments"
+	// Readers may scan what they read all of.
+	const asReader = "SET LOCAL enable_seqscan = on"
 	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 		h := &holder{tb: t, conn: connect(t, d.Direct)}
 		h.exec("SET plan_cache_mode = " + mode)
@@ -150,6 +152,10 @@ func checkPlans(t *testing.T, evaluated, blockedBy string) {
 			{"remark", "", pgx.NamedArgs{"cluster_id": "1"}},
 			{"progress", "", pgx.NamedArgs{"seq": seq, "fence": fence, "items": "1", "total": "1", "bytes": "1"}},
 			{"start", "", pgx.NamedArgs{"seq": seq, "fence": fence}},
+			// Pages of the queue, which are read without the gate.
+			{"waiting", asReader, pgx.NamedArgs{"cluster_id": "1", "later": "f", "place": "-infinity", "seq": "0", "limit": "100"}},
+			{"running", asReader, pgx.NamedArgs{"cluster_id": "1"}},
+			{"mirrors", asReader, pgx.NamedArgs{"cluster_id": "1", "limit": "100"}},
 		} {
 			sql, values, err := of.args.RewriteQuery(ctx, h.conn, db.Statements()[of.statement], nil)
 			if err != nil {

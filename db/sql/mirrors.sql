@@ -1,5 +1,5 @@
 -- The backups whose object is behind: those in the outbox, and those whose
--- place among the first 20 of the queue moved.
+-- place among the first 20 of the queue moved. LIMIT 1 has each read by its key.
 WITH behind AS (
     SELECT seq, max(id) AS through FROM (
         SELECT seq, id FROM mirror_outbox WHERE cluster_id = @cluster_id ORDER BY id LIMIT @limit * 4) o
@@ -16,5 +16,5 @@ due AS (
 SELECT b.*, d.through, coalesce(m.object_uid, '') AS object_uid,
        CASE WHEN b.phase = 'Queued' THEN queue_position(b.seq) ELSE 0 END AS position,
        0::bigint AS overlapping_ahead
-  FROM due d JOIN backup_rows b USING (seq) LEFT JOIN mirrors m USING (seq)
+  FROM due d CROSS JOIN LATERAL (SELECT * FROM backup_rows r WHERE r.seq = d.seq LIMIT 1) b LEFT JOIN mirrors m ON m.seq = d.seq
  ORDER BY b.seq

@@ -1,5 +1,6 @@
 -- A page of those that wait: the queue in its order, then those that are not due
--- yet, by when they will be.
+-- yet, by when they will be. LIMIT 1 has each row of the page read by its key,
+-- whatever is known of the tables.
 WITH page AS MATERIALIZED (
     SELECT * FROM (
         (SELECT seq, false AS later, order_key AS place FROM backups
@@ -17,5 +18,5 @@ before AS MATERIALIZED (
 SELECT b.*, p.later, p.place,
        CASE WHEN p.later THEN 0 ELSE (SELECT n FROM before) + row_number() OVER (ORDER BY p.later, p.place, p.seq) END AS position,
        CASE WHEN p.later THEN 0 ELSE overlapping_ahead(b.seq) END AS overlapping_ahead
-  FROM page p JOIN backup_rows b USING (seq)
+  FROM page p CROSS JOIN LATERAL (SELECT * FROM backup_rows r WHERE r.seq = p.seq LIMIT 1) b
  ORDER BY p.later, p.place, p.seq
