@@ -21,11 +21,11 @@ import (
 )
 
 // TestConcurrentQueue runs four processes with two dispatchers each, enqueuers
-// of every kind of scope, workers that finish, fail, give back or go silent, a
-// canceller, and somebody who changes the namespaces and the limit, for 20 s at
-// least, and then checks invariants 1, 2, 3 and 5 in the event log. Dispatchers
-// never poll, so that a lost wake-up (invariant 4) leaves the queue standing and
-// fails the test.
+// of every kind of scope, workers that finish, fail, give back or go silent, two
+// cancellers, a reaper, and somebody who changes the namespaces and the limit, for
+// 20 s at least, and then checks invariants 1, 2, 3 and 5 in the event log.
+// Dispatchers never poll, and after every 150 backups nobody enqueues until all have
+// ended: so a lost wake-up (invariant 4) leaves the queue standing and fails the test.
 func TestConcurrentQueue(t *testing.T) {
 	t.Parallel()
 	const backups, atLeast = 1200, 20 * time.Second
@@ -54,8 +54,8 @@ func TestConcurrentQueue(t *testing.T) {
 }
 
 // The same crowd without what keeps it apart. With nothing at all it breaks the
-// limit and lets two run on one namespace; with the last lines of defence alone
-// it breaks neither, and hits them.
+// limit and lets two run on one namespace; with the last lines of defence alone it
+// hits them, and no two run on one namespace or in one place.
 func TestConcurrentQueueUnguarded(t *testing.T) {
 	t.Parallel()
 	run := func(t *testing.T, also ...string) *crowd {
@@ -154,6 +154,8 @@ type crowd struct {
 	lost, canceled atomic.Int32
 	// targets are some that were enqueued, for the canceller.
 	targets chan uuid.UUID
+	// silent are the answers that those wait for who lost their lease.
+	silent chan chan error
 	// unguarded: nothing keeps the crowd apart, so that anything may go wrong.
 	unguarded bool
 
@@ -177,6 +179,7 @@ func newCrowd(t *testing.T, ctx context.Context) *crowd {
 	c := &crowd{
 		t: t, ctx: ctx, url: d.URL, start: time.Now(),
 		places: make(chan struct{}, crowdPlaces), runs: make(chan berth.Run, crowdPlaces), ended: make(chan struct{}, 1), targets: make(chan uuid.UUID, crowdPlaces),
+		silent:       make(chan chan error),
 		acknowledged: map[uuid.UUID]time.Duration{}, began: map[int64]time.Duration{},
 	}
 	var inventory []berth.Namespace
@@ -277,26 +280,50 @@ func (c *crowd) run(backups int, atLeast time.Duration) {
 			crew(func() error { return c.work(ctx, c.stores[i%len(c.stores)], rand.New(rand.NewPCG(1, uint64(i)))) })
 		})
 	}
-	background.Go(func() { crew(func() error { return c.cancel(ctx, c.stores[1]) }) })
+	for _, s := range c.stores[:2] {
+		background.Go(func() { crew(func() error { return c.cancel(ctx, s) }) })
+	}
+	background.Go(func() { crew(func() error { return c.reap(ctx, c.stores[3]) }) })
 	background.Go(func() { crew(func() error { return c.change(ctx, c.stores[0], rand.New(rand.NewPCG(2, 0))) }) })
-	const enqueuerCount = 4
-	for i := range enqueuerCount {
-		enqueuers.Go(func() {
-			more := func() bool { return int(enqueued.Add(1)) <= backups || c.since() < atLeast }
-			r := rand.New(rand.NewPCG(3, uint64(i)))
-			crew(func() error { return c.enqueue(ctx, c.stores[i], r, fmt.Sprintf("e%d-%d", i, r.IntN(1_000_000)), more) })
-		})
+	const enqueuerCount, perRound = 4, 150
+	for round := 1; int(enqueued.Load()) < backups || c.since() < atLeast; round++ {
+		goal := round * perRound
+		if c.unguarded {
+			goal = round * backups // the longer they meet, the better
+		}
+		for i := range enqueuerCount {
+			enqueuers.Go(func() {
+				more := func() bool {
+					took := int(enqueued.Add(1)) <= goal
+					if !took {
+						enqueued.Add(-1)
+					}
+					return took
+				}
+				r := rand.New(rand.NewPCG(uint64(2+round), uint64(i)))
+				crew(func() error {
+					return c.enqueue(ctx, c.stores[i], r, fmt.Sprintf("e%d-%d-%d", i, round, r.IntN(1_000_000)), more)
+				})
+			})
+		}
+		enqueuers.Wait()
+		if c.unguarded && ctx.Err() != nil || !c.awaitEmpty(ctx) {
+			return
+		}
+		for range crowdPlaces {
+			<-c.places
+		}
 	}
-	enqueuers.Wait()
-	if c.unguarded && ctx.Err() != nil {
-		return
-	}
+}
+
+// awaitEmpty takes all places, and so waits until every backup has ended.
+func (c *crowd) awaitEmpty(ctx context.Context) bool {
 	for range crowdPlaces {
 		select {
 		case c.places <- struct{}{}:
 		case <-ctx.Done():
 			if c.unguarded {
-				return
+				return false
 			}
 			if c.ctx.Err() == nil {
 				c.t.Fatal(context.Cause(ctx))
@@ -307,6 +334,7 @@ func (c *crowd) run(backups int, atLeast time.Duration) {
 			c.t.Fatalf("%s: the queue stands still", invariant4)
 		}
 	}
+	return true
 }
 
 // scope draws one of every kind of scope.
@@ -478,7 +506,13 @@ func (c *crowd) goSilent(ctx context.Context, s *db.Store, run berth.Run) (ended
 	if _, err := c.pool.Exec(ctx, "UPDATE leases SET expires_at = clock_timestamp() - interval '1 hour' WHERE seq = $1 AND fence = $2", run.Seq, run.Fence); err != nil {
 		return false, err
 	}
-	if _, err := s.Reap(ctx, 0); err != nil {
+	reaped := make(chan error, 1)
+	select {
+	case c.silent <- reaped:
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	if err := <-reaped; err != nil {
 		return false, err
 	}
 	c.lost.Add(1)
@@ -493,6 +527,22 @@ func (c *crowd) goSilent(ctx context.Context, s *db.Store, run berth.Run) (ended
 	// The last attempt's loss ends the backup; after any other it is back in
 	// the queue, and may have come further by now.
 	return c.endedBy(ctx, run, "to_phase IN ('Failed', 'Canceled')")
+}
+
+// reap puts back what a lease was lost of.
+func (c *crowd) reap(ctx context.Context, s *db.Store) error {
+	for {
+		select {
+		case reaped := <-c.silent:
+			_, err := s.Reap(ctx, 0)
+			reaped <- err
+			if err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // endedBy says whether the run has such an event.

@@ -6,6 +6,11 @@
 -- Invariant 2: no two running backups of a cluster share a namespace.
 -- Invariant 3: a Queued backup is never overtaken by a later one that it
 -- overlaps.
+-- Invariant 4: a free slot, a worker with room and an admissible backup never
+-- stand beside each other for longer than the wake-up. Who is left over is told of
+-- here; who leaves or enters the queue tells in its own statement.
+-- Invariant 5: each waiting backup names what it waits for, and that is true. Here
+-- the witness is stored; readers take it only while it holds.
 --
 -- Candidates are skipped where somebody else changes them; what is in their
 -- way is read plainly, since a blocker that was skipped would be overtaken. The
