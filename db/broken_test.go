@@ -2,6 +2,7 @@ package db_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"sync"
@@ -85,6 +86,79 @@ func TestEnqueueWhileConnectionsBreak(t *testing.T) {
 		t.Errorf("after %d broken connections %d of %d requests are there, these more than once: %v", kills, stored, askers*requests, rows)
 	}
 	t.Logf("%d broken connections", kills)
+}
+
+// Where the answer to a commit is lost nobody knows whether it happened: who asks
+// again gets what a first answer would have said, and it happened once.
+func TestTheAnswerToACommitIsLost(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	for name, ask := range map[string]func(s *db.Store, waiting berth.Backup) error{
+		"Enqueue": func(s *db.Store, _ berth.Backup) error {
+			b, err := s.Enqueue(ctx, request("new", "a"))
+			if e, is := errors.AsType[*berth.Error](err); is && e.Code == berth.CodeNameTaken && e.ExistingID != "" {
+				return nil // it is told which it is
+			}
+			if err == nil && b.Phase != berth.PhaseQueued {
+				t.Errorf("the new one is %s", b.Phase)
+			}
+			return err
+		},
+		"Cancel": func(s *db.Store, waiting berth.Backup) error {
+			b, err := s.Cancel(ctx, waiting.ID, "somebody")
+			if err == nil && b.Phase != berth.PhaseCanceled {
+				t.Errorf("the canceled one is %s", b.Phase)
+			}
+			return err
+		},
+		"Edit": func(s *db.Store, waiting berth.Backup) error {
+			b, err := s.Edit(ctx, waiting.ID, berth.Edit{Priority: new(7)})
+			if err == nil && b.Priority != 7 {
+				t.Errorf("the edited one has priority %d", b.Priority)
+			}
+			return err
+		},
+		"Pause": func(s *db.Store, _ berth.Backup) error {
+			_, err := s.Pause(ctx, berth.DefaultCluster, berth.PauseRequest{Reason: "a test"})
+			return err
+		},
+		"ChangeSettings": func(s *db.Store, _ berth.Backup) error {
+			_, err := s.ChangeSettings(ctx, berth.DefaultCluster, berth.SettingsChange{MaxQueued: new(7)})
+			return err
+		},
+		"ChangeNamespaces": func(s *db.Store, _ berth.Backup) error {
+			return s.ChangeNamespaces(ctx, berth.DefaultCluster, []berth.Namespace{present("new")})
+		},
+		"Remark": func(s *db.Store, _ berth.Backup) error { return s.Remark(ctx, berth.DefaultCluster) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newQueue(t, 1, "a")
+			waiting := enqueue(t, d, request("waiting", "a"))
+			conn := connect(t, d.Direct)
+			told := func() (n int) {
+				if err := conn.QueryRow(ctx, "SELECT count(*) FROM events").Scan(&n); err != nil {
+					t.Fatal(err)
+				}
+				return n
+			}
+			p := startProxy(t, d.Direct)
+			s := openStore(t, p.url, 2)
+			p.loses.Store(true)
+			first := ask(s, waiting)
+			if p.loses.Load() {
+				t.Fatal("no answer was lost")
+			}
+			happened := told()
+			if err := ask(s, waiting); err != nil || first != nil && berth.CodeOf(first) != berth.CodeNotReady {
+				t.Errorf("asked for the first time: %v; again: %v", first, err)
+			}
+			if again := told(); again != happened {
+				t.Errorf("%d events, and %d when asked again", happened, again)
+			}
+			checkAudit(t, conn, name)
+		})
+	}
 }
 
 // named gives the URL under which an asker's connections can be told from others'.

@@ -1,10 +1,12 @@
 package db_test
 
 import (
+	"bytes"
 	"io"
 	"net"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -17,6 +19,9 @@ type proxy struct {
 	address string
 
 	all sync.WaitGroup
+
+	// loses says that the next answer to a commit never arrives.
+	loses atomic.Bool
 
 	mu       sync.Mutex
 	away     bool
@@ -63,14 +68,31 @@ func (p *proxy) back() {
 			if !p.keep(client, server) {
 				continue
 			}
-			for _, pair := range [][2]net.Conn{{client, server}, {server, client}} {
-				p.all.Go(func() {
-					_, _ = io.Copy(pair[0], pair[1])
-					_ = pair[0].Close()
-				})
-			}
+			p.all.Go(func() {
+				_, _ = io.Copy(server, client)
+				_ = server.Close()
+			})
+			p.all.Go(func() {
+				p.answer(client, server)
+				_ = client.Close()
+			})
 		}
 	})
+}
+
+// answer passes on what the server says, up to an answer that is to be lost.
+func (p *proxy) answer(client io.Writer, server io.ReadCloser) {
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := server.Read(buffer)
+		if bytes.Contains(buffer[:n], []byte("COMMIT\x00")) && p.loses.CompareAndSwap(true, false) {
+			_ = server.Close()
+			return
+		}
+		if _, broken := client.Write(buffer[:n]); err != nil || broken != nil {
+			return
+		}
+	}
 }
 
 // keep remembers connections for cut; where that was already, it breaks them.
