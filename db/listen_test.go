@@ -93,3 +93,76 @@ func TestListenThroughAPooler(t *testing.T) {
 		t.Errorf("looked at %d of the server's connections", len(seen))
 	}
 }
+
+// Notifications take one lock of the whole server at commit: what a running backup
+// writes all the time sends none, and who enters or leaves the queue sends one, of a
+// few bytes, however many enter at once.
+func TestOnlyTheQueueNotifies(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	d := newQueue(t, 2, "a")
+	listener := connect(t, d.Direct)
+	if _, err := listener.Exec(ctx, "LISTEN "+db.ChannelQueue+"; LISTEN "+db.ChannelMirror+"; LISTEN done"); err != nil {
+		t.Fatal(err)
+	}
+	// heard are the hints to the queue while something was done.
+	heard := func(what string, do func() error) (n int) {
+		t.Helper()
+		if err := do(); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if _, err := listener.Exec(ctx, "NOTIFY done"); err != nil {
+			t.Fatal(err)
+		}
+		for {
+			note, err := listener.WaitForNotification(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if note.Channel == "done" {
+				return n
+			}
+			if len(note.Payload) > 10 {
+				t.Errorf("%s: %q", what, note.Payload)
+			}
+			n++
+		}
+	}
+	var run berth.Run
+	for _, step := range []struct {
+		what string
+		want int
+		do   func() error
+	}{
+		{"100 are enqueued", 1, func() error {
+			requests := []berth.Request{request("first", "a")}
+			for i := range 99 {
+				requests = append(requests, request(nth("b", i), "b"))
+			}
+			_, err := d.EnqueueMany(ctx, berth.DefaultCluster, requests)
+			return err
+		}},
+		{"it starts, for the mirror", 1, func() error {
+			run = dispatch(t, d, 1)[0]
+			return d.Start(ctx, run)
+		}},
+		{"1,000 reports and heartbeats", 0, func() error {
+			for i := range 500 {
+				if err := d.Progress(ctx, run, berth.Progress{ItemsBackedUp: i, TotalItems: 500}); err != nil {
+					return err
+				}
+				if _, err := d.Renew(ctx, berth.Heartbeat{Cluster: berth.DefaultCluster, Worker: "w", LeaseTTL: time.Hour, Held: []berth.Run{run}}); err != nil {
+					return err
+				}
+			}
+			return nil
+		}},
+		{"it ends", 1, func() error {
+			return d.Finish(ctx, run, berth.Outcome{Phase: berth.PhaseFailed, Reason: "Failed"})
+		}},
+	} {
+		if n := heard(step.what, step.do); n != step.want {
+			t.Errorf("%s: %d notifications, want %d", step.what, n, step.want)
+		}
+	}
+}
