@@ -207,7 +207,8 @@ type Contents struct {
 // Outcome is how a run ended.
 type Outcome struct {
 	// Phase is a terminal one.
-	Phase            Phase
+	Phase Phase
+	// Reason is the phase where it is empty.
 	Reason, Message  string
 	Warnings, Errors int
 	ValidationErrors []string

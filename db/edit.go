@@ -38,9 +38,11 @@ func (s *Store) Edit(ctx context.Context, id uuid.UUID, e berth.Edit) (berth.Bac
 			return stateConflict(b, "does not wait any more: only a waiting backup can be edited")
 		}
 		if err == nil && never {
-			return &berth.Error{Code: berth.CodeValidationFailed, Detail: "the backup cannot be as asked for", Fields: []berth.FieldError{
-				{Pointer: "/startDeadline", Code: "conflict", Detail: "startDeadline must be later than the backup's notBefore"},
-			}}
+			wrong := berth.FieldError{Pointer: "/startDeadline", Code: "conflict", Detail: "startDeadline must be later than the backup's notBefore"}
+			if e.StartDeadline == nil {
+				wrong = berth.FieldError{Pointer: "/notBefore", Code: "conflict", Detail: "notBefore must be earlier than the backup's startDeadline"}
+			}
+			return &berth.Error{Code: berth.CodeValidationFailed, Detail: "the backup cannot be as asked for", Fields: []berth.FieldError{wrong}}
 		}
 		if err != nil || phase != berth.PhaseQueued || !moves {
 			return err

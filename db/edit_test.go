@@ -2,6 +2,7 @@ package db_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -109,8 +110,23 @@ func TestEditNotBefore(t *testing.T) {
 	dispatch(t, d, 0)
 	checkWaits(t, d, "put off", map[string]string{"second": "Dispatch", "first": "NotBefore"})
 	early := later.Add(-time.Minute)
-	if _, err := d.Edit(ctx, first.ID, berth.Edit{StartDeadline: &early}); berth.CodeOf(err) != berth.CodeValidationFailed {
-		t.Errorf("a start deadline before it is due: %v", err)
+	// What is refused is what was asked for, whichever of the two stands in the row.
+	second := enqueue(t, d, berth.Request{Name: "by-then", StartDeadline: &early, Spec: spec([]string{"a"}, nil)})
+	for field, edit := range map[string]struct {
+		berth.Edit
+		id uuid.UUID
+	}{
+		"/startDeadline": {berth.Edit{StartDeadline: &early}, first.ID},
+		"/notBefore":     {berth.Edit{NotBefore: &later}, second.ID},
+	} {
+		_, err := d.Edit(ctx, edit.id, edit.Edit)
+		e, _ := errors.AsType[*berth.Error](err)
+		if e == nil || len(e.Fields) != 1 || e.Fields[0].Pointer != field {
+			t.Errorf("a start deadline before it is due: %v, want it said of %s", err, field)
+		}
+	}
+	if _, err := d.Cancel(ctx, second.ID, ""); err != nil {
+		t.Fatal(err)
 	}
 	b, err = d.Edit(ctx, first.ID, berth.Edit{NotBefore: &time.Time{}})
 	if err != nil || b.Phase != berth.PhaseQueued || b.Queue.Position != 1 || !b.EnqueuedAt.Equal(*first.EnqueuedAt) {

@@ -16,7 +16,8 @@ import (
 )
 
 // Enqueue validates a request and puts it into its cluster's queue. Errors:
-// CodeValidationFailed with every field at once, CodeNameTaken, CodeNotReady.
+// CodeValidationFailed with every field at once, CodeNameTaken, CodeQueueFull,
+// CodeNotReady.
 func (s *Store) Enqueue(ctx context.Context, r berth.Request) (berth.Backup, error) {
 	if r.Cluster == "" {
 		r.Cluster = berth.DefaultCluster
@@ -242,7 +243,7 @@ func checkRoom(ctx context.Context, q querier, c cluster, more int) error {
 		return fmt.Errorf("count the queue of cluster %s: %w", c.Name, err)
 	}
 	if waiting+more > *c.MaxQueued {
-		return berth.Errorf(berth.CodeQueueFull, "the queue of cluster %q is full: %d wait, maxQueued is %d", c.Name, waiting, *c.MaxQueued)
+		return berth.Errorf(berth.CodeQueueFull, "the queue of cluster %q has no room for %d more: maxQueued is %d", c.Name, more, *c.MaxQueued)
 	}
 	return nil
 }

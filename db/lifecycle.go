@@ -1,6 +1,7 @@
 package db
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -80,7 +81,7 @@ func (s *Store) Finish(ctx context.Context, run berth.Run, outcome berth.Outcome
 		var notified string
 		err := tx.last(ctx, statement("leave"), pgx.NamedArgs{
 			"seq": run.Seq, "fence": run.Fence, "from": from, "phase": outcome.Phase,
-			"reason": outcome.Reason, "message": outcome.Message,
+			"reason": cmp.Or(outcome.Reason, string(outcome.Phase)), "message": outcome.Message,
 			"warnings": outcome.Warnings, "errors": outcome.Errors,
 			"validation_errors": append([]string{}, outcome.ValidationErrors...), "failure_reason": outcome.FailureReason,
 		}, &seq, &notified)
