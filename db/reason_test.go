@@ -388,8 +388,8 @@ func dispatchAll(tb testing.TB, d *dbtest.Database) (admitted int) {
 	}
 }
 
-// manyWatchers is more than one transaction releases, twice over.
-const manyWatchers = 2*256 + 88
+// manyWatchers is more than twice the 256 that one transaction releases.
+const manyWatchers = 600
 
 // Whoever waited for a backup that ended is looked at again, also where one
 // transaction does not release them all, and says nothing false meanwhile.

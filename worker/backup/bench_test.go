@@ -91,7 +91,7 @@ func BenchmarkTake(b *testing.B) {
 				b.Fatal(err)
 			}
 			stores = append(stores, store)
-			taken, err := backup.Take(b.Context(), cluster, store, backup.Job{Run: r, Workers: 4})
+			taken, err := backup.Take(b.Context(), cluster, store, backup.Job{Run: r})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -379,7 +379,7 @@ func TestACanceledRunStopsAndLeavesNothingVisible(t *testing.T) {
 				return next.RoundTrip(request)
 			})
 			r := run(namespace)
-			_, err := backup.Take(ctx, f.cluster, f.store, backup.Job{Run: r, Workers: 3})
+			_, err := backup.Take(ctx, f.cluster, f.store, backup.Job{Run: r})
 			if !errors.Is(err, context.Canceled) {
 				t.Errorf("the error is %v", err)
 			}
@@ -414,7 +414,7 @@ func TestAPanicFailsItsBackupWithTheStack(t *testing.T) {
 	namespace := f.namespace("panic")
 	f.configMaps(namespace, 20)
 	var once sync.Once
-	_, err := backup.Take(t.Context(), f.cluster, f.store, backup.Job{Run: run(namespace), Workers: 3, Progress: func(p berth.Progress) {
+	_, err := backup.Take(t.Context(), f.cluster, f.store, backup.Job{Run: run(namespace), Progress: func(p berth.Progress) {
 		if p.ItemsBackedUp > 0 {
 			once.Do(func() { panic("a fault of the test") })
 		}

@@ -94,8 +94,8 @@ func run(namespaces ...string) berth.Run {
 	return berth.Run{
 		ID: uuid.Must(uuid.NewV7()), Cluster: berth.DefaultCluster, Name: "nightly", Attempt: 1, Fence: 7,
 		Spec:     berth.Spec{IncludedNamespaces: namespaces},
-		Contents: berth.Contents{Names: namespaces},
-		ReadyAt:  now, ExpiresAt: now.Add(berth.DefaultTTL),
+		Contents: berth.Contents{Names: namespaces}, ItemBlockWorkerCount: 3,
+		ReadyAt: now, ExpiresAt: now.Add(berth.DefaultTTL),
 	}
 }
 
@@ -111,9 +111,6 @@ func (f *fixture) everything() berth.Run {
 
 func (f *fixture) take(job backup.Job) *backup.Taken {
 	f.Helper()
-	if job.Workers == 0 {
-		job.Workers = 2
-	}
 	taken, err := backup.Take(f.Context(), f.cluster, f.store, job)
 	if err != nil {
 		f.Fatal(err)

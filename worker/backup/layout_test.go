@@ -153,7 +153,7 @@ func TestAListOfManyPagesIsWholeAndProgressGrows(t *testing.T) {
 
 	var mu sync.Mutex
 	var seen []berth.Progress
-	taken := f.take(backup.Job{Run: r, Workers: 4, Progress: func(p berth.Progress) {
+	taken := f.take(backup.Job{Run: r, Progress: func(p berth.Progress) {
 		mu.Lock()
 		defer mu.Unlock()
 		seen = append(seen, p)

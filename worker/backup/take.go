@@ -19,10 +19,9 @@ import (
 
 // Job is one attempt to take a backup.
 type Job struct {
+	// Run.ItemBlockWorkerCount goroutines bring the objects into the archive, at
+	// least 1.
 	Run berth.Run
-	// Workers is how many goroutines bring objects into the archive (Velero's
-	// item block worker count). Default 1.
-	Workers int
 	// Progress, if set, is called from several goroutines, one at a time, for
 	// every some objects: it must be cheap. UpdatedAt is not set.
 	Progress func(berth.Progress)
@@ -81,7 +80,7 @@ func take(ctx context.Context, cluster *Cluster, f folder, job Job) (*Taken, err
 	}
 	log := newRunLog()
 	c := &collector{
-		cluster: cluster, plan: p, workers: max(job.Workers, 1),
+		cluster: cluster, plan: p, workers: max(job.Run.ItemBlockWorkerCount, 1),
 		results: &results{log: log}, meter: &meter{report: job.Progress},
 	}
 	log.info("backup started", "name", job.Run.Name, "id", job.Run.ID, "attempt", job.Run.Attempt, "fence", job.Run.Fence,
