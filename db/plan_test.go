@@ -79,6 +79,12 @@ func checkPlans(t *testing.T, evaluated, blockedBy string) {
 		 SELECT gen_random_uuid(), 1, 'late' || g, 'New', '{}', 'default', now(), now(), '1h', now(), 'some', false, true, 1, '{}',
 		        now() + CASE WHEN g <= 200 THEN interval '-1h' ELSE interval '1h' END, now() + CASE WHEN g % 50 = 0 THEN interval '-1min' ELSE interval '2h' END
 		   FROM generate_series(1, 5000) g`,
+		// All that ever ran stays in the table.
+		"ALTER TABLE backups DISABLE TRIGGER USER",
+		`INSERT INTO backups (id, cluster_id, name, phase, spec, location, created_at, enqueued_at, keep_for, order_key, scope, has_pattern, resolved, inventory_version, claim, first_ready_at, started_at, completed_at)
+		 SELECT gen_random_uuid(), 1, 'ended' || g, 'Completed', '{}', 'default', at, at, '1h', at, 'some', false, true, 1, '{}', at, at, at
+		   FROM generate_series(1, 50000) g, LATERAL (SELECT now() - g * interval '1min' AS at) ran`,
+		"ALTER TABLE backups ENABLE TRIGGER USER",
 		// A pattern that takes in thousands.
 		`INSERT INTO backups (id, cluster_id, name, phase, spec, location, created_at, enqueued_at, keep_for, order_key, scope, has_pattern, resolved, inventory_version, claim)
 		 SELECT gen_random_uuid(), 1, 'takes many', 'Queued', '{}', 'default', now(), now(), '1h', now() + interval '1h', 'some', true, true, 1, claim_some(1, array_agg(id))
@@ -189,6 +195,10 @@ func checkPlans(t *testing.T, evaluated, blockedBy string) {
 }
 
 func (p plan) check(t *testing.T, of string) {
+	// The backups that run are few where Postgres finds one of them so.
+	if p.Index == "backups_running_disjoint" && p.Rows+p.Removed <= 8 {
+		return
+	}
 	all := p.NodeType == "Seq Scan" || strings.HasPrefix(p.NodeType, "Index")
 	if all && slices.Contains([]string{"backups", "claims", "namespaces"}, p.Relation) && p.Condition == "" || p.NodeType == "Bitmap Index Scan" && p.Condition == "" {
 		t.Errorf("%s reads all of %s %s for %q", of, p.Relation, p.Index, p.Filter)

@@ -20,9 +20,10 @@ closed AS (
 watchers AS (
     UPDATE backups b SET blocked_by = NULL, evaluated = false
      WHERE b.seq = ANY (ARRAY (
-           -- Joined, all watchers of everybody might be read for these.
+           -- Joined, all watchers of everybody might be read for these, and with
+           -- phase = 'Queued', which backups_witness_while_queued says, the queue.
            SELECT w.seq FROM ended e CROSS JOIN LATERAL (
-                  SELECT w.seq FROM backups w WHERE w.blocked_by = e.seq AND w.phase = 'Queued'
+                  SELECT w.seq FROM backups w WHERE w.blocked_by = e.seq
                    ORDER BY w.order_key, w.seq LIMIT 128) w))
     RETURNING b.seq),
 left_over AS (
