@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/berth-backup/berth/db"
+	"github.com/berth-backup/berth/db/dbtest"
 )
 
 // plan is a node of what EXPLAIN (FORMAT JSON) says.
@@ -50,13 +51,22 @@ func TestPlansUseIndexes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			checkPlans(t, shape.evaluated, shape.blockedBy)
+			checkPlans(t, shape.evaluated, shape.blockedBy, nil)
 		})
 	}
+	t.Run("Postgres has just learned what there is", func(t *testing.T) {
+		t.Parallel()
+		checkPlans(t, "true", "(SELECT min(seq) FROM backups) + n.id % 10", func(d *dbtest.Database) {
+			if done, err := d.Analyze(t.Context()); err != nil || !done {
+				t.Fatalf("analyzed: %v, %v", done, err)
+			}
+		})
+	})
 }
 
 // checkPlans looks at a queue of 10,000, in which that is evaluated and blocked_by.
-func checkPlans(t *testing.T, evaluated, blockedBy string) {
+// Postgres knows it by an ANALYZE of everything, or by learn.
+func checkPlans(t *testing.T, evaluated, blockedBy string, learn func(d *dbtest.Database)) {
 	ctx := context.Background()
 	d := newQueue(t, 4, "a")
 	conn := connect(t, d.URL)
@@ -66,7 +76,15 @@ func checkPlans(t *testing.T, evaluated, blockedBy string) {
 	if _, err := d.Cancel(ctx, ended.ID, ""); err != nil {
 		t.Fatal(err)
 	}
+	if learn != nil {
+		if done, err := d.Analyze(ctx); err != nil || done {
+			t.Fatalf("two backups are worth an ANALYZE: %v, %v", done, err)
+		}
+	}
 	for _, sql := range []string{
+		"ALTER TABLE backups SET (autovacuum_enabled = false)",
+		"ALTER TABLE claims SET (autovacuum_enabled = false)",
+		"ALTER TABLE namespaces SET (autovacuum_enabled = false)",
 		"INSERT INTO namespaces (cluster_id, name, present) SELECT 1, 'n' || g, true FROM generate_series(1, 10000) g",
 		"INSERT INTO namespaces (cluster_id, name) SELECT 1, 'absent' || g FROM generate_series(1, 30000) g",
 		`INSERT INTO backups (id, cluster_id, name, phase, spec, location, created_at, enqueued_at, keep_for, order_key, scope, has_pattern, resolved, inventory_version, claim, evaluated, blocked_by)
@@ -96,11 +114,15 @@ func checkPlans(t *testing.T, evaluated, blockedBy string) {
 		"INSERT INTO slots SELECT 1, g FROM generate_series(5, 9) g",
 		// One that nobody was heard of, for the reaper.
 		"UPDATE leases SET expires_at = now() - interval '1h'",
-		"ANALYZE",
 	} {
 		if _, err := conn.Exec(ctx, sql); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if learn != nil {
+		learn(d)
+	} else if _, err := conn.Exec(ctx, "ANALYZE"); err != nil {
+		t.Fatal(err)
 	}
 	seq, fence, queued, queuedToo := fmt.Sprint(run.Seq), fmt.Sprint(run.Fence), fmt.Sprint(run.Seq+2), fmt.Sprint(run.Seq+3)
 	var many, goneAndCome, come string

@@ -80,6 +80,7 @@ func serve(ctx context.Context, f serverFlags) error {
 	defer cancel()
 	loops.Go(func() { f.reaper.reaper(store, log).Run(ctx) })
 	loops.Go(func() { worker.Janitor{Store: store, Log: log}.Run(ctx) })
+	loops.Go(func() { worker.Statistics{Store: store, Log: log}.Run(ctx) })
 	loops.Go(func() { worker.Marker{Store: store, Interval: f.recheck, Hint: hint, Log: log}.Run(ctx) })
 	loops.Go(func() {
 		worker.Rounds{What: "look at the whole queue again", Clusters: store.Clusters, Do: store.Remark, Interval: time.Hour, Log: log}.Run(ctx)
