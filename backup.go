@@ -82,6 +82,9 @@ type Namespaces struct {
 	// Frozen are the namespaces that existed when the backup was admitted: its
 	// contents. Nil before that.
 	Frozen []string
+	// Missing are those that it names and that did not exist then, Excluded those
+	// that carried LabelExclude then. Nil before that.
+	Missing, Excluded []string
 }
 
 // Progress is how far a running backup has come.

@@ -55,7 +55,8 @@ func linksOf(id uuid.UUID) BackupLinks {
 }
 
 func namespacesOf(n berth.Namespaces) Namespaces {
-	return Namespaces{All: n.All, Names: orNone(n.Names), Except: orNone(n.Except), Frozen: listOrNull(n.Frozen)}
+	return Namespaces{All: n.All, Names: orNone(n.Names), Except: orNone(n.Except), Frozen: listOrNull(n.Frozen),
+		Missing: listOrNull(n.Missing), Excluded: listOrNull(n.Excluded)}
 }
 
 func queueEntryOf(q *berth.QueueEntry) *QueueEntry {

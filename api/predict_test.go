@@ -25,7 +25,7 @@ func TestADryRunStoresNothingAndIsShownWhole(t *testing.T) {
 	want := object{
 		"name": nil, "cluster": "default",
 		"spec":       object{"includedNamespaces": array{"shop"}, "storageLocation": "default", "ttl": "720h0m0s"},
-		"namespaces": object{"all": false, "names": array{"shop"}, "except": array{}, "frozen": nil},
+		"namespaces": object{"all": false, "names": array{"shop"}, "except": array{}, "frozen": nil, "missing": nil, "excluded": nil},
 		"starts":     false,
 		"queue": object{
 			"position": 2., "overlappingAhead": 1.,

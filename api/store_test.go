@@ -209,7 +209,7 @@ var (
 		Phase: berth.PhaseInProgress, Labels: map[string]string{"team": "shop"},
 		CreatedAt: noon, EnqueuedAt: &noon, ReadyAt: &noon, StartedAt: &noon, ExpiresAt: &noon,
 		Attempt: 2, MaxAttempts: 3, Version: 4, Worker: "worker-1", Slot: new(1),
-		Namespaces: berth.Namespaces{All: true, Except: []string{"kube-system"}, Frozen: []string{"shop"}},
+		Namespaces: berth.Namespaces{All: true, Except: []string{"kube-system"}, Frozen: []string{"shop"}, Missing: []string{"gone"}, Excluded: []string{}},
 		Progress:   &berth.Progress{ItemsBackedUp: 5, TotalItems: 10, Bytes: 4711, UpdatedAt: noon},
 	}
 	failed = berth.Backup{

@@ -79,6 +79,7 @@ func predict(queue berth.Snapshot, past berth.History, r berth.Request) berth.Pr
 	claim, resolvable := added.Scope.Claim(queue.Namespaces, queue.Synced)
 	p := berth.Prediction{Cluster: r.Cluster, Name: r.Name, Spec: r.Spec.WithDefaults(), ComputedAt: queue.At}
 	switch {
+	case r.NotBefore != nil && r.NotBefore.After(queue.At): // New, it claims nothing
 	case claim.All && resolvable:
 		p.Namespaces = berth.Namespaces{All: true, Except: claim.Names}
 	case claim.All:

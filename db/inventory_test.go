@@ -58,15 +58,28 @@ func TestContentsAreFrozen(t *testing.T) {
 			t.Parallel()
 			d := newQueue(t, 1, "a", "b", "web-1", "web-2", "went")
 			change(t, d, gone("went"), labelled("kept-out"), labelled("web-out"))
-			enqueue(t, d, berth.Request{Name: "b", Spec: spec(test.includes, test.excludes)})
+			b := enqueue(t, d, berth.Request{Name: "b", Spec: spec(test.includes, test.excludes)})
+			if n := b.Namespaces; n.Frozen != nil || n.Missing != nil || n.Excluded != nil {
+				t.Errorf("frozen while it waits: %+v", n)
+			}
 			run := dispatch(t, d, 1)[0]
 			if diff := cmp.Diff(test.want, run.Contents, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("contents (-want +got):\n%s", diff)
 			}
 			// What comes, goes or is labelled while it runs changes nothing.
 			change(t, d, present("web-3"), gone("web-1"), labelled("a"))
-			if diff := cmp.Diff(test.want.Names, read(t, d, run).Namespaces.Frozen, cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("contents while it runs (-want +got):\n%s", diff)
+			q, err := d.Queue(t.Context(), berth.QueueOptions{Cluster: berth.DefaultCluster, Limit: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for where, n := range map[string]berth.Namespaces{"read": read(t, d, run).Namespaces, "in the queue": q.Running[0].Namespaces} {
+				got := berth.Contents{Names: n.Frozen, Missing: n.Missing, Excluded: n.Excluded}
+				if diff := cmp.Diff(test.want, got, cmpopts.EquateEmpty()); diff != "" {
+					t.Errorf("contents while it runs, %s (-want +got):\n%s", where, diff)
+				}
+				if n.Frozen == nil || n.Missing == nil || n.Excluded == nil {
+					t.Errorf("%s: null though it runs: %+v", where, n)
+				}
 			}
 		})
 	}
@@ -116,6 +129,39 @@ func TestQueuedClaimsFollowTheInventory(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("the complete list names what was there once", claims{list("web-1"), list("lit", "never", "web-1"), list("lit", "web-1")})
+}
+
+// Two patterns that match no namespace are in nobody's way, though one to come may
+// match both: they wait for each other from the moment that it appears.
+func TestTwoPatternsMeetInANamespaceToCome(t *testing.T) {
+	t.Parallel()
+	d := newQueue(t, 1, "busy")
+	busy := enqueue(t, d, request("busy", "busy"))
+	run := dispatch(t, d, 1)[0]
+	enqueue(t, d, request("team", "team-*"))
+	enqueue(t, d, request("prod", "*-prod"))
+	enqueue(t, d, request("apart", "*-test"))
+	dispatch(t, d, 0)
+	checkWaits(t, d, "no namespace matches", map[string]string{"team": "NoFreeSlot", "prod": "NoFreeSlot", "apart": "NoFreeSlot"})
+	change(t, d, present("team-prod"))
+	dispatch(t, d, 0)
+	checkWaits(t, d, "one appeared", map[string]string{"team": "NoFreeSlot", "prod": "EarlierQueuedOverlap team team-prod", "apart": "NoFreeSlot"})
+	change(t, d, gone("team-prod"))
+	dispatch(t, d, 0)
+	checkWaits(t, d, "it went", map[string]string{"team": "NoFreeSlot", "prod": "NoFreeSlot", "apart": "NoFreeSlot"})
+	finish(t, d, run)
+	if _, err := d.ChangeSettings(t.Context(), berth.DefaultCluster, berth.SettingsChange{ConcurrentBackups: new(3)}); err != nil {
+		t.Fatal(err)
+	}
+	// What runs holds what it was admitted with: what appears then is in no other's way.
+	if runs := dispatch(t, d, 1); len(runs) != 1 || runs[0].Name != "team" || len(runs[0].Contents.Names) > 0 {
+		t.Fatalf("admitted %+v after %s", runs, busy.Name)
+	}
+	change(t, d, present("team-prod"))
+	if runs := dispatch(t, d, 2); len(runs) != 2 || !slices.Equal(runs[0].Contents.Names, []string{"team-prod"}) {
+		t.Errorf("admitted %+v", runs)
+	}
+	checkAudit(t, connect(t, d.URL), "in the end")
 }
 
 // A list that changes nothing writes nothing.

@@ -168,6 +168,7 @@ func TestDryRun(t *testing.T) {
 	for _, r := range []berth.Request{
 		request("free", "b", "new"), request("overlaps", "a", "b"), request("pattern", "web-*"), request("all"),
 		{Name: "but", Spec: spec(nil, []string{"a"})}, {Name: "urgent", Priority: 60, Spec: spec([]string{"a"}, nil)},
+		{Name: "later", NotBefore: new(time.Now().Add(time.Hour)), Spec: spec([]string{"a"}, nil)},
 	} {
 		before := rows(t, d)
 		p, err := d.DryRun(ctx, r)

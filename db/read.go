@@ -43,6 +43,8 @@ type backupRow struct {
 	Names             []string
 	ExceptNames       []string
 	Contents          []string
+	ContentsMissing   []string
+	ContentsExcluded  []string
 	Attempt           int
 	MaxAttempts       int
 	Slot              *int
@@ -84,8 +86,9 @@ func (r backupRow) backup() (berth.Backup, error) {
 		Priority: r.Priority, NotBefore: r.NotBefore, StartDeadline: r.StartDeadline,
 		CreatedAt: r.CreatedAt, EnqueuedAt: r.EnqueuedAt, ReadyAt: r.ReadyAt, StartedAt: r.StartedAt,
 		CompletedAt: r.CompletedAt, ExpiresAt: r.ExpiresAt,
-		Namespaces: berth.Namespaces{All: r.Wide, Names: r.Names, Except: r.ExceptNames, Frozen: r.Contents},
-		Attempt:    r.Attempt, MaxAttempts: r.MaxAttempts, Slot: r.Slot, Worker: r.Worker,
+		Namespaces: berth.Namespaces{All: r.Wide, Names: r.Names, Except: r.ExceptNames,
+			Frozen: r.Contents, Missing: r.ContentsMissing, Excluded: r.ContentsExcluded},
+		Attempt: r.Attempt, MaxAttempts: r.MaxAttempts, Slot: r.Slot, Worker: r.Worker,
 		Warnings: r.Warnings, Errors: r.Errors, ValidationErrors: r.ValidationErrors, FailureReason: r.FailureReason,
 	}
 	if err := json.Unmarshal(r.Spec, &b.Spec); err != nil {

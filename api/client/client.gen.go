@@ -82,7 +82,7 @@ type Backup struct {
 	// Name The name, unique in the cluster.
 	Name string `json:"name"`
 
-	// Namespaces What a backup claims and, once it is admitted, holds.
+	// Namespaces What a backup claims and, once it is admitted, holds. One that is `New` claims nothing: what it takes in is resolved when its time comes.
 	Namespaces Namespaces `json:"namespaces"`
 
 	// NotBefore When it enters the queue at the earliest.
@@ -467,7 +467,7 @@ type Health struct {
 // HealthStatus Always `ok`.
 type HealthStatus string
 
-// Namespaces What a backup claims and, once it is admitted, holds.
+// Namespaces What a backup claims and, once it is admitted, holds. One that is `New` claims nothing: what it takes in is resolved when its time comes.
 type Namespaces struct {
 	// All Whether it claims every namespace, or every one but `except`.
 	All bool `json:"all"`
@@ -475,8 +475,14 @@ type Namespaces struct {
 	// Except The namespaces that it does not claim although `all` is true.
 	Except []string `json:"except"`
 
+	// Excluded The namespaces that it leaves out since they were labelled `velero.io/exclude-from-backup=true` when it was admitted; null before.
+	Excluded *[]string `json:"excluded"`
+
 	// Frozen The namespaces that existed when it was admitted, its contents; null before.
 	Frozen *[]string `json:"frozen"`
+
+	// Missing The namespaces that it names and that did not exist when it was admitted, errors of its result; null before.
+	Missing *[]string `json:"missing"`
 
 	// Names The namespaces that it claims; empty where `all` is true.
 	Names []string `json:"names"`
@@ -534,7 +540,7 @@ type Prediction struct {
 	// Name Its name; null where the request has none.
 	Name *string `json:"name"`
 
-	// Namespaces What a backup claims and, once it is admitted, holds.
+	// Namespaces What a backup claims and, once it is admitted, holds. One that is `New` claims nothing: what it takes in is resolved when its time comes.
 	Namespaces Namespaces `json:"namespaces"`
 
 	// Queue A waiting backup's place and what it waits for.

@@ -1,5 +1,5 @@
 -- One backup with its place in the queue.
-SELECT b.*,
+SELECT b.*, o.contents_missing, o.contents_excluded,
        CASE WHEN b.phase = 'Queued' THEN queue_position(b.seq) ELSE 0 END AS position,
        CASE WHEN b.phase = 'Queued' THEN overlapping_ahead(b.seq) ELSE 0 END AS overlapping_ahead
-  FROM backup_rows b
+  FROM backup_rows b JOIN backups o ON o.seq = b.seq
