@@ -1,6 +1,7 @@
 package berth_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -395,5 +396,32 @@ func TestETABehindADeadlineWithoutHistory(t *testing.T) {
 	want := map[uuid.UUID]berth.ETA{idOf(2): {Basis: berth.BasisNoHistory}, idOf(3): {Basis: berth.BasisNoHistory}}
 	if diff := gocmp.Diff(want, s.ETAs(nil)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Whatever can be asked for, what is predicted is a date of four digits: JSON has
+// no other.
+func TestETAsAreDates(t *testing.T) {
+	t.Parallel()
+	scope, _ := berth.ScopeOf([]string{"a"}, nil)
+	until := time.Date(9000, 12, 31, 23, 59, 59, 999999999, time.UTC)
+	if problems := berth.TimeProblems("/until", &until); len(problems) > 0 || len(berth.TimeProblems("/until", new(until.Add(1)))) == 0 {
+		t.Fatalf("%s is not the last that can be asked for: %v", until, problems)
+	}
+	s := berth.Snapshot{
+		At: noon, ConcurrentBackups: 1, HasWorker: true, Reachable: true, Synced: true, Namespaces: []berth.Namespace{{Name: "a", Exists: true}},
+		Paused: &berth.Pause{Since: noon, Until: &until},
+	}
+	for i := range berth.MaxForecast {
+		s.Backups = append(s.Backups, berth.Standing{ID: idOf(i + 1), Seq: int64(i + 1), Phase: berth.PhaseQueued, OrderKey: noon, Scope: scope})
+	}
+	years := 24 * 365 * 60
+	etas := s.ETAs(runs(berth.RunKey{Namespaces: "b"}, years, years/4, 1))
+	last := etas[idOf(berth.MaxForecast)]
+	if len(etas) != berth.MaxForecast || last.StartP90 == nil || last.StartP90.Year() > 9999 || last.StartP90.Year() < 9400 {
+		t.Errorf("the last of %d starts %v", len(etas), last)
+	}
+	if _, err := json.Marshal(etas); err != nil {
+		t.Error(err)
 	}
 }

@@ -58,3 +58,15 @@ type PauseRequest struct {
 	// Until, if set, ends the pause by itself.
 	Until *time.Time
 }
+
+// Validate lists what is wrong with a pause that is asked for at some time, its
+// pointers relative to it.
+func (p PauseRequest) Validate(now time.Time) []FieldError {
+	if problems := TimeProblems("/until", p.Until); len(problems) > 0 {
+		return problems
+	}
+	if p.Until != nil && !p.Until.After(now) {
+		return []FieldError{{Pointer: "/until", Code: "invalid", Detail: "must be in the future"}}
+	}
+	return nil
+}

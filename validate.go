@@ -55,18 +55,29 @@ func schedulingProblems(priority *int, notBefore, startDeadline *time.Time, remo
 	if isSet(notBefore) && isSet(startDeadline) && !startDeadline.After(*notBefore) {
 		problems = append(problems, FieldError{Pointer: "/startDeadline", Code: "conflict", Detail: "startDeadline must be later than notBefore"})
 	}
-	sane := func(pointer string, at *time.Time) {
-		if at != nil && !(removable && at.IsZero()) && (at.Year() < firstYear || at.Year() > lastYear) {
-			problems = append(problems, FieldError{Pointer: pointer, Code: "invalid", Detail: fmt.Sprintf("must be a time from %d to %d", firstYear, lastYear)})
+	for _, given := range []struct {
+		pointer string
+		at      *time.Time
+	}{{"/notBefore", notBefore}, {"/startDeadline", startDeadline}} {
+		if removable && given.at != nil && given.at.IsZero() {
+			continue
 		}
+		problems = append(problems, TimeProblems(given.pointer, given.at)...)
 	}
-	sane("/notBefore", notBefore)
-	sane("/startDeadline", startDeadline)
 	return problems
 }
 
-// What a time may be: further away than anybody means.
-const firstYear, lastYear = 2000, 9999
+// What a time may be: further away than anybody means, and so near that what is
+// predicted from it, centuries of runs later, still is a date of four digits.
+const firstYear, lastYear = 2000, 9000
+
+// TimeProblems says what is wrong with a time that is asked for; nil is none.
+func TimeProblems(pointer string, at *time.Time) []FieldError {
+	if at == nil || at.Year() >= firstYear && at.Year() <= lastYear {
+		return nil
+	}
+	return []FieldError{{Pointer: pointer, Code: "invalid", Detail: fmt.Sprintf("must be a time from %d to %d", firstYear, lastYear)}}
+}
 
 func isSet(at *time.Time) bool { return at != nil && !at.IsZero() }
 

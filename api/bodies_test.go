@@ -101,7 +101,9 @@ func TestFieldsThatCannotBeAccepted(t *testing.T) {
 		{createBackup, `{"spec":{},"notBefore":"tomorrow","startDeadline":1782900000}`, fields{"/notBefore": "invalid", "/startDeadline": "type"}},
 		{createBackup, `{"spec":{},"notBefore":"2026-07-01","startDeadline":"2026-07-01T22:00:00"}`, fields{"/notBefore": "invalid", "/startDeadline": "invalid"}},
 		{createBackup, `{"spec":{},"notBefore":"2026-06-30T23:59:60Z","startDeadline":"2026-07-01t22:00:00z"}`, fields{"/notBefore": "invalid", "/startDeadline": "invalid"}},
-		{createBackup, `{"spec":{},"notBefore":"1999-12-31T23:59:59Z","startDeadline":"9999-12-31T23:59:59-01:00"}`, fields{"/notBefore": "invalid", "/startDeadline": "invalid"}},
+		{createBackup, `{"spec":{},"notBefore":"2026-07-01T22:00:00,5Z","startDeadline":"2026-07-01T22:00:00+24:00"}`, fields{"/notBefore": "invalid", "/startDeadline": "invalid"}},
+		{createBackup, `{"spec":{},"notBefore":"9999-12-31T23:59:59.999999999Z","startDeadline":"9999-12-31T23:59:59-14:00"}`, fields{"/notBefore": "invalid", "/startDeadline": "invalid"}},
+		{createBackup, `{"spec":{},"notBefore":"1999-12-31T23:59:59Z","startDeadline":"9001-01-01T00:00:00Z"}`, fields{"/notBefore": "invalid", "/startDeadline": "invalid"}},
 		{createBackup, `{"spec":{},"notBefore":"2026-07-01T22:00:00Z","startDeadline":"2026-07-01T22:00:00Z"}`, fields{"/startDeadline": "conflict"}},
 		{dryRun, `{"name":"A","priority":10081,"spec":{"tll":"1h"}}`, fields{"/name": "invalid", "/priority": "invalid", "/spec/tll": "unknown-field"}},
 
@@ -123,6 +125,7 @@ func TestFieldsThatCannotBeAccepted(t *testing.T) {
 		{changeSettings, `{"paused":null,"version":8}`, fields{"/paused": "unknown-field", "/version": "unknown-field"}},
 
 		{pauseQueue, `{"until":"2020-01-01T00:00:00Z","reason":5,"cluster":""}`, fields{"/until": "invalid", "/reason": "type", "/cluster": "invalid"}},
+		{pauseQueue, `{"until":"9999-12-31T23:59:59Z"}`, fields{"/until": "invalid"}},
 		{pauseQueue, `{"until":"later","who":"ops"}`, fields{"/until": "invalid", "/who": "unknown-field"}},
 		{pauseQueue, `{"reason":"` + strings.Repeat("ä", 1001) + `","by":"` + strings.Repeat("x", 254) + `"}`, fields{"/reason": "invalid", "/by": "invalid"}},
 		{resumeQueue, `{"by":{},"reason":"done","cluster":7}`, fields{"/by": "type", "/reason": "unknown-field", "/cluster": "type"}},

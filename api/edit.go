@@ -41,7 +41,7 @@ func (o EditBackupRequestObject) problems() []berth.FieldError {
 		at      nullable.Nullable[time.Time]
 	}{{"/notBefore", o.JSONBody.NotBefore}, {"/startDeadline", o.JSONBody.StartDeadline}} {
 		if field.at.IsSpecified() && !field.at.IsNull() && field.at.GetOrEmpty().IsZero() {
-			problems = append(problems, berth.FieldError{Pointer: field.pointer, Code: "invalid", Detail: "must be a time from 2000 to 9999"})
+			problems = append(problems, berth.TimeProblems(field.pointer, new(time.Time))...)
 		}
 	}
 	return problems

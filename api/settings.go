@@ -49,20 +49,18 @@ func (o ChangeQueueSettingsRequestObject) problems() []berth.FieldError { return
 
 // PauseQueue lets nothing of a cluster start from now on.
 func (s server) PauseQueue(ctx context.Context, request PauseQueueRequestObject) (PauseQueueResponseObject, error) {
-	pause := berth.PauseRequest{Reason: orZero(request.Body.Reason), By: orZero(request.Body.By), Until: inUTC(request.Body.Until)}
-	answer, err := settingsAnswer(s.store.Pause(ctx, clusterOf(request.Body.Cluster), pause))
+	answer, err := settingsAnswer(s.store.Pause(ctx, clusterOf(request.Body.Cluster), request.pause()))
 	if err != nil {
 		return nil, err
 	}
 	return PauseQueue200JSONResponse{answer}, nil
 }
 
-func (o PauseQueueRequestObject) problems() []berth.FieldError {
-	if o.Body.Until == nil || o.Body.Until.After(time.Now()) {
-		return nil
-	}
-	return []berth.FieldError{{Pointer: "/until", Code: "invalid", Detail: "must be in the future"}}
+func (o PauseQueueRequestObject) pause() berth.PauseRequest {
+	return berth.PauseRequest{Reason: orZero(o.Body.Reason), By: orZero(o.Body.By), Until: inUTC(o.Body.Until)}
 }
+
+func (o PauseQueueRequestObject) problems() []berth.FieldError { return o.pause().Validate(time.Now()) }
 
 // ResumeQueue lets a cluster's backups start again.
 func (s server) ResumeQueue(ctx context.Context, request ResumeQueueRequestObject) (ResumeQueueResponseObject, error) {

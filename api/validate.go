@@ -2,10 +2,12 @@ package api
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/big"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -142,20 +144,22 @@ func checkDuration(value any) error {
 	return err
 }
 
-// checkTime is the format date-time as encoding/json reads times, which is
-// narrower than RFC 3339: no leap second, no small letters. Its year in UTC has
-// four digits, so that it can be written again.
+// rfc3339 is how a time is written: time.Time would also read a comma before the
+// fraction and a distance of 24 hours and more.
+var rfc3339 = regexp.MustCompile(`\A[0-9-]{10}T[0-9:]{8}(\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])\z`)
+
+// checkTime is the format date-time as encoding/json reads times, narrower than
+// RFC 3339: no leap second, no small letters.
 func checkTime(value any) error {
 	text, ok := value.(string)
 	if !ok {
 		return nil
 	}
-	var at time.Time
-	if err := at.UnmarshalText([]byte(text)); err != nil {
-		return err
+	if !rfc3339.MatchString(text) {
+		return errors.New("not as RFC 3339 writes a time")
 	}
-	_, err := at.UTC().MarshalText()
-	return err
+	var at time.Time
+	return at.UnmarshalText([]byte(text))
 }
 
 // converter reads the text of a parameter whose schema is an array (values
