@@ -54,17 +54,20 @@ func (w *Worker) dequeue(alive context.Context) error {
 	return err
 }
 
-// await waits for a hint or, at most, for the recheck interval with up to a
-// fifth of jitter, so that many workers do not ask in step.
+// await waits for a hint or, at most, for the recheck interval.
 func (w *Worker) await(ctx context.Context) {
-	jitter := time.Duration(rand.Int64N(int64(w.config.Recheck)/5 + 1))
-	poll := time.NewTimer(w.config.Recheck + jitter)
+	poll := time.NewTimer(outOfStep(w.config.Recheck))
 	defer poll.Stop()
 	select {
 	case <-ctx.Done():
 	case <-w.kick:
 	case <-poll.C:
 	}
+}
+
+// outOfStep adds up to a fifth of jitter, so that many processes do not ask in step.
+func outOfStep(interval time.Duration) time.Duration {
+	return interval + time.Duration(rand.Int64N(int64(interval)/5+1))
 }
 
 func logPassedOver(log interface{ Info(string, ...any) }, done berth.Dispatched) {

@@ -20,7 +20,7 @@ type MarkStore interface {
 // dequeues nothing. It runs in the server.
 type Marker struct {
 	Store MarkStore
-	// Interval is how often it looks without a hint. Default 2s.
+	// Interval is how long it waits for a hint, and up to a fifth longer. Default 2s.
 	Interval time.Duration
 	// Hint, if set, tells that a queue changed.
 	Hint <-chan struct{}
@@ -32,8 +32,6 @@ func (m Marker) Run(ctx context.Context) {
 	if m.Interval == 0 {
 		m.Interval = 2 * time.Second
 	}
-	tick := time.NewTicker(m.Interval)
-	defer tick.Stop()
 	for {
 		if err := m.mark(ctx); err != nil && ctx.Err() == nil {
 			m.Log.Warn("mark the queue", "error", err)
@@ -42,7 +40,7 @@ func (m Marker) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-m.Hint:
-		case <-tick.C:
+		case <-time.After(outOfStep(m.Interval)):
 		}
 	}
 }

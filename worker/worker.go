@@ -6,6 +6,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -46,7 +47,7 @@ func (l Lease) Check() error {
 	case l.TTL < 0 || l.Renew < 0 || l.Margin < 0 || l.Grace < 0:
 		return errors.New("lease times cannot be negative")
 	case l.Renew+l.Margin >= l.TTL:
-		return errors.New("a lease must outlast one renewal and the margin: renew + margin < ttl")
+		return fmt.Errorf("a lease must outlast one renewal and the margin: renew + margin < ttl, not %s + %s and %s", l.Renew, l.Margin, l.TTL)
 	}
 	return nil
 }

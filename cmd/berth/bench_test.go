@@ -19,8 +19,8 @@ import (
 
 // measured are the metrics of every shape of one cluster.
 var measured = []string{
-	"bare_commit", "bare_round_trip", "constraint_hits", "cycles_1", "cycles_8", "cycles_worker", "dequeue",
-	"dequeue_blocked", "dequeue_idle", "enqueue", "gate_hold", "leave", "mark_all", "position", "queue_page", "retries_40001", "slot_turnaround",
+	"bare_commit", "bare_round_trip", "cancel", "constraint_hits", "cycles_1", "cycles_8", "cycles_worker", "dequeue",
+	"dequeue_blocked", "dequeue_idle", "enqueue", "enqueue_bulk", "gate_hold", "leave", "mark_all", "position", "queue_page", "retries_40001", "slot_turnaround",
 }
 
 // A short measurement has every cell, leaves the database that it was given as

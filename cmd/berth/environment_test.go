@@ -1,9 +1,13 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
 )
 
 func TestFlagsComeFromTheEnvironmentWhereTheCommandLineLeavesThemOut(t *testing.T) {
@@ -38,18 +42,23 @@ func TestFlagsComeFromTheEnvironmentWhereTheCommandLineLeavesThemOut(t *testing.
 func TestEveryFlagHasItsName(t *testing.T) {
 	for command, names := range map[string]string{
 		"server": "database-url listen data storage-url recheck-interval lease-grace reap-interval",
-		"worker": `database-url kubeconfig cluster data storage-url concurrent-backups max-backups recheck-interval
-			lease-ttl lease-renew lease-margin lease-grace reap-interval shutdown-grace mirror-qps`,
+		"worker": `database-url kubeconfig cluster data storage-url concurrent-backups item-block-worker-count max-backups recheck-interval
+			lease-ttl lease-renew lease-margin lease-grace reap-interval shutdown-grace mirror-qps velero-namespace`,
 		"migrate up": "database-url",
 	} {
 		found, _, err := rootCommand().Find(strings.Fields(command))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range strings.Fields(names) {
-			if found.Flag(name) == nil {
-				t.Errorf("berth %s has no --%s", command, name)
-			}
+		var flags []string
+		for _, set := range []*pflag.FlagSet{found.LocalFlags(), found.InheritedFlags()} {
+			set.VisitAll(func(f *pflag.Flag) { flags = append(flags, f.Name) })
+		}
+		want := strings.Fields(names)
+		slices.Sort(flags)
+		slices.Sort(want)
+		if diff := cmp.Diff(want, flags); diff != "" {
+			t.Errorf("the flags of berth %s (-want +got):\n%s", command, diff)
 		}
 	}
 }

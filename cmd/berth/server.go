@@ -37,7 +37,7 @@ func serverCommand() *cobra.Command {
 	flags := command.Flags()
 	addDatabaseFlag(flags, &f.databaseURL)
 	flags.StringVar(&f.listen, "listen", "127.0.0.1:8080", "address of the API")
-	flags.DurationVar(&f.recheck, "recheck-interval", 2*time.Second, "how often to look at the queue without a hint")
+	addRecheckFlag(flags, &f.recheck)
 	f.storage.add(flags)
 	f.reaper.add(flags)
 	return command
@@ -45,7 +45,7 @@ func serverCommand() *cobra.Command {
 
 // serve migrates the database, then serves until ctx ends.
 func serve(ctx context.Context, f serverFlags) error {
-	if err := errors.Join(requireDatabase(f.databaseURL), f.reaper.check(), f.storage.check(ctx)); err != nil {
+	if err := errors.Join(requireDatabase(f.databaseURL), checkRecheck(f.recheck), f.reaper.check(), f.storage.check(ctx)); err != nil {
 		return err
 	}
 	log := newLog()

@@ -56,8 +56,8 @@ func workerCommand() *cobra.Command {
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "file that says how to reach the cluster (default: KUBECONFIG, the service account, ~/.kube/config)")
 	flags.StringVar(&f.namespace, "velero-namespace", "velero", "Kubernetes namespace of the Backup objects")
 	f.limits.add(flags)
-	flags.IntVar(&f.maxBackups, "max-backups", 0, "how many backups this worker runs at once (default: as many as the cluster's limit)")
-	flags.DurationVar(&f.recheck, "recheck-interval", 2*time.Second, "how often to look at the queue without a hint")
+	flags.IntVar(&f.maxBackups, "max-backups", 0, "how many backups this worker runs at once (0: as many as the cluster's limit)")
+	addRecheckFlag(flags, &f.recheck)
 	flags.DurationVar(&f.shutdownGrace, "shutdown-grace", 5*time.Minute, "how long running backups may go on after SIGTERM")
 	flags.Float64Var(&f.mirrorQPS, "mirror-qps", 50, "writes of Backup objects a second at most")
 	flags.DurationVar(&f.lease.TTL, "lease-ttl", 60*time.Second, "how long a worker may be silent before its backups count as lost")
@@ -72,13 +72,19 @@ func (f workerFlags) check() error {
 	if problems := validation.IsDNS1123Label(f.cluster); len(problems) > 0 {
 		return fmt.Errorf("--cluster %q: %s", f.cluster, problems[0])
 	}
-	if f.maxBackups < 0 {
-		return errors.New("--max-backups cannot be negative")
+	if f.maxBackups < 0 || f.maxBackups > berth.MaxConcurrentBackups {
+		return fmt.Errorf("--max-backups must be from 0, which is no cap, to %d", berth.MaxConcurrentBackups)
 	}
-	if f.recheck <= 0 || f.shutdownGrace < 0 || f.mirrorQPS <= 0 {
-		return errors.New("--recheck-interval and --mirror-qps must be positive, --shutdown-grace cannot be negative")
+	if f.mirrorQPS <= 0 {
+		return errors.New("--mirror-qps must be positive")
 	}
-	return errors.Join(requireDatabase(f.databaseURL), f.limits.check(), f.reaper.check(), f.lease.Check())
+	if f.shutdownGrace < 0 {
+		return errors.New("--shutdown-grace cannot be negative")
+	}
+	if err := f.lease.Check(); err != nil {
+		return fmt.Errorf("--lease-ttl, --lease-renew and --lease-margin: %w", err)
+	}
+	return errors.Join(requireDatabase(f.databaseURL), checkRecheck(f.recheck), f.limits.check(), f.reaper.check())
 }
 
 // storeTimeout is how long one request to an object store may take: less than
