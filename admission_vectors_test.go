@@ -138,7 +138,7 @@ func checkWhy(t *testing.T, s berth.Snapshot, plan berth.Plan, number int, step 
 	at := slices.IndexFunc(s.Backups, func(b berth.Standing) bool { return b.Name == step.Subject })
 	e, waits := s.Explain(s.Backups[at].ID)
 	holds := func(reasons ...berth.WaitReason) bool {
-		return slices.ContainsFunc(reasons, func(r berth.WaitReason) bool { return slices.Contains(e.Reasons(), r) })
+		return slices.ContainsFunc(reasons, func(r berth.WaitReason) bool { return slices.Contains(reasonsOf(e), r) })
 	}
 	var agrees bool
 	switch step.Expect.Why {
@@ -154,6 +154,6 @@ func checkWhy(t *testing.T, s berth.Snapshot, plan berth.Plan, number int, step 
 		agrees = starts != "" && starts != step.Subject
 	}
 	if !agrees {
-		t.Errorf("step %d: %s: want %s, starts: %q, reasons: %v", number, step.Subject, step.Expect.Why, starts, e.Reasons())
+		t.Errorf("step %d: %s: want %s, starts: %q, reasons: %v", number, step.Subject, step.Expect.Why, starts, reasonsOf(e))
 	}
 }

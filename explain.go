@@ -31,17 +31,6 @@ type Link struct {
 	BlockedBy *Blocker
 }
 
-// Reasons are all that hold, each once, in the order of WaitReasons.
-func (e Explanation) Reasons() []WaitReason {
-	var reasons []WaitReason
-	for _, b := range e.Blockers {
-		if !slices.Contains(reasons, b.Reason) {
-			reasons = append(reasons, b.Reason)
-		}
-	}
-	return reasons
-}
-
 // Explain tells all about one waiting backup. ok is false where none of that id
 // waits, or its start deadline has come.
 func (s Snapshot) Explain(id uuid.UUID) (e Explanation, ok bool) {

@@ -73,9 +73,6 @@ func (p Phase) Valid() bool { return slices.Contains(Phases(), p) }
 // Running phases hold a slot and their namespaces.
 func (p Phase) Running() bool { return slices.Contains(runningPhases, p) }
 
-// Active phases hold or wait for their namespaces: running ones and Queued.
-func (p Phase) Active() bool { return p == PhaseQueued || p.Running() }
-
 // Waiting phases have not been admitted in this attempt.
 func (p Phase) Waiting() bool { return p == PhaseNew || p == PhaseQueued }
 

@@ -3,6 +3,7 @@ package db_test
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -81,6 +82,7 @@ func TestAuditFindsPlantedViolations(t *testing.T) {
 	d := newAudited(t)
 	h := &holder{tb: t, conn: connect(t, d.Direct)}
 	checkAudit(t, h.conn, "a healthy queue")
+	fired := map[string]bool{"IdleWhileAdmissible": true} // TestAuditFindsIdleness
 	// Nothing but the constraints of the schema stands against these.
 	const longAgo = "UPDATE backups SET enqueued_at = enqueued_at - interval '2 hours', order_key = order_key - interval '2 hours' WHERE name = 'behind'; " +
 		"UPDATE claims SET order_key = order_key - interval '2 hours' WHERE seq = (SELECT seq FROM backups WHERE name = 'behind'); " +
@@ -152,6 +154,9 @@ func TestAuditFindsPlantedViolations(t *testing.T) {
 		"a pause that is over":        {"UPDATE clusters SET paused_since = clock_timestamp(), paused_until = clock_timestamp() - interval '31 seconds'", []string{"PausedPastEnd"}},
 		"a pause that just ended":     {"UPDATE clusters SET paused_since = clock_timestamp(), paused_until = clock_timestamp() - interval '1 second'", nil},
 	} {
+		for _, found := range test.want {
+			fired[strings.Fields(found)[0]] = true
+		}
 		h.exec("BEGIN")
 		h.exec("SET LOCAL session_replication_role = replica")
 		h.exec(test.plant)
@@ -159,6 +164,20 @@ func TestAuditFindsPlantedViolations(t *testing.T) {
 		h.exec("ROLLBACK")
 	}
 	checkAudit(t, h.conn, "in the end")
+	// Every check of the view was seen to fire.
+	var view string
+	if err := h.conn.QueryRow(t.Context(), "SELECT pg_get_viewdef('report.audit'::regclass)").Scan(&view); err != nil {
+		t.Fatal(err)
+	}
+	checks := regexp.MustCompile(`'(\w+)'::text`).FindAllStringSubmatch(view, -1)
+	if len(checks) == 0 {
+		t.Errorf("no checks in %s", view)
+	}
+	for _, check := range checks {
+		if !fired[check[1]] {
+			t.Errorf("no violation of %s was planted", check[1])
+		}
+	}
 }
 
 // Invariant 4: a free slot, a worker with room and an admissible backup never

@@ -141,7 +141,7 @@ func readOracle(ctx context.Context, conn *pgx.Conn, cluster string, clusterID i
 		return err
 	})
 	batch.Queue(`
-		SELECT concat_ws(' ', check_name, backup, detail) FROM report.audit WHERE cluster = $1`, cluster).Query(func(rows pgx.Rows) (err error) {
+		SELECT concat_ws(' ', cluster, check_name, backup, detail) FROM report.audit`).Query(func(rows pgx.Rows) (err error) {
 		o.findings, err = pgx.CollectRows(rows, pgx.RowTo[string])
 		return err
 	})

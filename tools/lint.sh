@@ -15,5 +15,6 @@ if git grep -nE 'pg_(try_)?advisory_(lock|unlock)' -- '*.go' '*.sql' ':!db/dbtes
 	exit 1
 fi
 go vet -tags containers ./...
+(cd tools/riverbench && go vet ./...)
 go tool -modfile=tools/staticcheck/go.mod staticcheck -tags containers ./...
 echo 'lint: clean'
