@@ -207,7 +207,7 @@ func (p pairwise) settings(b berth.Standing) []berth.WaitReason {
 	}{
 		{berth.WaitNotBefore, b.Phase == berth.PhaseNew && b.NotBefore != nil && b.NotBefore.After(s.At)},
 		{berth.WaitBackOff, b.Phase == berth.PhaseNew && b.RetryAt != nil && b.RetryAt.After(s.At)},
-		{berth.WaitQueuePaused, s.Paused != nil && (s.Paused.Until == nil || s.Paused.Until.After(s.At))},
+		{berth.WaitQueuePaused, s.Paused != nil && (s.Paused.Until == nil || s.Paused.Until.After(s.At) && !(b.Phase == berth.PhaseNew && dueAfter(b, *s.Paused.Until)))},
 		{berth.WaitNoWorker, !s.HasWorker},
 		{berth.WaitClusterUnreachable, s.Synced && !s.Reachable && (b.Scope.HasPattern() || b.Scope.Kind == berth.ScopeEverythingBut)},
 		{berth.WaitStorageUnavailable, s.Unavailable[b.Location]},
@@ -218,6 +218,11 @@ func (p pairwise) settings(b berth.Standing) []berth.WaitReason {
 		}
 	}
 	return found
+}
+
+// dueAfter says whether a backup that is New comes only when, or after, that ends.
+func dueAfter(b berth.Standing, end time.Time) bool {
+	return b.NotBefore != nil && !b.NotBefore.Before(end) || b.RetryAt != nil && !b.RetryAt.Before(end)
 }
 
 func (p pairwise) reasons(b berth.Standing) []berth.WaitReason {

@@ -141,7 +141,8 @@ func (l *line) settings(b *Standing, resolvable bool) []Blocker {
 		add(b.NotBefore != nil && b.NotBefore.After(l.At), WaitNotBefore, func() string { return "notBefore=" + instant(*b.NotBefore) })
 		add(b.RetryAt != nil && b.RetryAt.After(l.At), WaitBackOff, func() string { return "retryAt=" + instant(*b.RetryAt) })
 	}
-	if l.Paused.InForce(l.At) {
+	// A pause that ends before a backup is due is not in its way.
+	if l.Paused.InForce(l.At) && (b.Phase != PhaseNew || l.Paused.InForce(b.Due())) {
 		found = append(found, Blocker{Reason: WaitQueuePaused, Setting: l.Paused.String(), Since: new(l.Paused.Since)})
 	}
 	none := func() string { return "" }

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/uuid"
-
 	"github.com/berth-backup/berth"
 )
 
@@ -60,18 +58,14 @@ func summarize(e berth.Explained) string {
 		return "waits no longer: its start deadline has come"
 	}
 	var steps, overlaps []string
-	phases := map[uuid.UUID]berth.Phase{}
-	for _, link := range e.Chain {
-		phases[link.Backup.ID] = link.Phase
-	}
 	for i, b := range e.Blockers {
 		if b.Backup == nil {
 			steps = append(steps, settingInWords(b))
 			continue
 		}
-		overlaps = append(overlaps, overlapInWords(b, phases))
+		overlaps = append(overlaps, overlapInWords(b))
 		if i+1 == len(e.Blockers) || e.Blockers[i+1].Backup == nil {
-			steps = append(steps, "for "+enumerate(overlaps))
+			steps = append(steps, "for "+enumerate(overlaps, berth.MaxOverlapping))
 		}
 	}
 	return "waits " + strings.Join(steps, ", then ")
@@ -107,28 +101,29 @@ func settingInWords(b berth.Blocker) string {
 	return "because of " + string(b.Reason)
 }
 
-// overlapInWords is a backup in the way: its name, its phase as far as it is
-// known, and what both need.
-func overlapInWords(b berth.Blocker, phases map[uuid.UUID]berth.Phase) string {
-	phase, known := string(phases[b.Backup.ID]), phases[b.Backup.ID] != ""
-	switch {
-	case known:
-	case b.Reason == berth.WaitRunningOverlap:
-		phase = "running"
-	default:
-		phase = string(berth.PhaseQueued)
+// overlapInWords is a backup in the way: its name, whether it runs, and what both
+// need.
+func overlapInWords(b berth.Blocker) string {
+	stands := "queued"
+	if b.Reason == berth.WaitRunningOverlap {
+		stands = "running"
 	}
 	if len(b.Namespaces) == 0 {
-		return fmt.Sprintf("%s (%s)", b.Backup.Name, phase)
+		return fmt.Sprintf("%s (%s)", b.Backup.Name, stands)
 	}
-	return fmt.Sprintf("%s (%s, shares %s)", b.Backup.Name, phase, enumerate(b.Namespaces))
+	return fmt.Sprintf("%s (%s, shares %s)", b.Backup.Name, stands, enumerate(b.Namespaces, berth.MaxShared))
 }
 
-// enumerate lists words for a person: the first few, and how many more there are.
-func enumerate(words []string) string {
-	const most = 5
-	if len(words) > most {
-		words = append(slices.Clone(words[:most]), fmt.Sprintf("%d more", len(words)-most))
+// enumerate lists words for a person: the first few, and how many more there are,
+// of which no more than most were counted.
+func enumerate(words []string, most int) string {
+	const first = 5
+	if len(words) > first {
+		more := fmt.Sprintf("%d more", len(words)-first)
+		if len(words) >= most {
+			more = "at least " + more
+		}
+		words = append(slices.Clone(words[:first]), more)
 	}
 	if len(words) == 1 {
 		return words[0]

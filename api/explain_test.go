@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"testing"
 
@@ -31,7 +32,7 @@ func TestExplanationsAreShownWhole(t *testing.T) {
 			},
 			"mustEnd": array{ref},
 			"chain":   array{object{"backup": ref, "phase": "InProgress", "blockedBy": nil}},
-			"summary": "waits for the queue to be resumed (paused by ops: upgrade), then for nightly (InProgress, shares shop), then for a free place",
+			"summary": "waits for the queue to be resumed (paused by ops: upgrade), then for nightly (running, shares shop), then for a free place",
 		}},
 		{running, object{
 			"backup":  object{"id": running.ID.String(), "name": "nightly", "phase": "InProgress"},
@@ -59,20 +60,24 @@ func TestSummaries(t *testing.T) {
 		return berth.Blocker{Reason: reason, Setting: text}
 	}
 	full := setting(berth.WaitNoFreeSlot, "concurrentBackups=1")
-	chain := []berth.Link{{Backup: berth.BackupRef{ID: uuid.UUID{1}, Name: "a"}, Phase: berth.PhaseFinalizing}}
+	var shared []string
+	for i := range berth.MaxShared {
+		shared = append(shared, fmt.Sprintf("n%02d", i))
+	}
 	for _, test := range []struct {
 		want     string
 		blockers []berth.Blocker
 	}{
-		{"waits for a (Finalizing, shares shop), then for a free place", []berth.Blocker{behind(berth.WaitRunningOverlap, "a", 1, "shop"), full}},
-		{"waits for a (Finalizing, shares shop and shop-db), b (running, shares shop) and c (Queued)", []berth.Blocker{
+		{"waits for a (running, shares shop), then for a free place", []berth.Blocker{behind(berth.WaitRunningOverlap, "a", 1, "shop"), full}},
+		{"waits for a (running, shares shop and shop-db), b (running, shares shop) and c (queued)", []berth.Blocker{
 			behind(berth.WaitRunningOverlap, "a", 1, "shop", "shop-db"), behind(berth.WaitRunningOverlap, "b", 2, "shop"), behind(berth.WaitEarlierQueuedOverlap, "c", 3),
 		}},
 		{"waits for b (running, shares n1, n2, n3, n4, n5 and 2 more)", []berth.Blocker{behind(berth.WaitRunningOverlap, "b", 2, "n1", "n2", "n3", "n4", "n5", "n6", "n7")}},
-		{"waits for b (Queued), c (Queued), d (Queued), e (Queued), f (Queued) and 1 more, then for a free place", []berth.Blocker{
+		{"waits for b (queued), c (queued), d (queued), e (queued), f (queued) and 1 more, then for a free place", []berth.Blocker{
 			behind(berth.WaitEarlierQueuedOverlap, "b", 2), behind(berth.WaitEarlierQueuedOverlap, "c", 3), behind(berth.WaitEarlierQueuedOverlap, "d", 4),
 			behind(berth.WaitEarlierQueuedOverlap, "e", 5), behind(berth.WaitEarlierQueuedOverlap, "f", 6), behind(berth.WaitEarlierQueuedOverlap, "g", 7), full,
 		}},
+		{"waits for a (running, shares n00, n01, n02, n03, n04 and at least 95 more)", []berth.Blocker{behind(berth.WaitRunningOverlap, "a", 1, shared...)}},
 		{"waits until 2026-07-01T20:00:00Z", []berth.Blocker{setting(berth.WaitNotBefore, "notBefore=2026-07-01T20:00:00Z")}},
 		{"waits until 2026-07-01T20:00:00Z after it lost its worker", []berth.Blocker{setting(berth.WaitBackOff, "retryAt=2026-07-01T20:00:00Z")}},
 		{"waits for the queue to be resumed (paused), then for a worker of its cluster", []berth.Blocker{setting(berth.WaitQueuePaused, "paused"), setting(berth.WaitNoWorker, "")}},
@@ -83,7 +88,7 @@ func TestSummaries(t *testing.T) {
 		{"waits no longer: its start deadline has come", nil},
 	} {
 		url, client := serve(t, store{explain: func(uuid.UUID) (berth.Explained, error) {
-			return berth.Explained{Backup: queued, Blockers: test.blockers, Chain: chain}, nil
+			return berth.Explained{Backup: queued, Blockers: test.blockers}, nil
 		}})
 		_, body := send(t, client, http.MethodGet, url+"/backups/"+queued.ID.String()+"/explain", "")
 		var got struct{ Summary string }

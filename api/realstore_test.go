@@ -234,7 +234,7 @@ func TestExplainOnTheRealStore(t *testing.T) {
 	if diff := cmp.Diff(chain, e.Chain); diff != "" {
 		t.Errorf("chain (-want +got):\n%s", diff)
 	}
-	const want = "waits for a worker of its cluster, then for first (Queued, shares shop) and second (Queued, shares shop)"
+	const want = "waits for a worker of its cluster, then for first (queued, shares shop) and second (queued, shares shop)"
 	if e.Summary != want {
 		t.Errorf("summary: %q, want %q", e.Summary, want)
 	}

@@ -49,7 +49,7 @@ func (s *Store) Explain(ctx context.Context, id uuid.UUID) (berth.Explained, err
 			explained.Blockers = atMost(e.Blockers, berth.MaxOverlapping)
 			explained.Chain = e.Chain[:min(len(e.Chain), berth.MaxOverlapping)]
 		}
-		since(explained.Blockers, row, explained.Backup.Queue)
+		since(explained.Blockers, row)
 		return nil
 	})
 	if err != nil {
@@ -75,16 +75,13 @@ func atMost(blockers []berth.Blocker, most int) []berth.Blocker {
 
 // since adds to what is in the way since when it is, where somebody recorded it:
 // for a setting the row tells, for a backup only of the witness.
-func since(blockers []berth.Blocker, row backupRow, entry *berth.QueueEntry) {
+func since(blockers []berth.Blocker, row backupRow) {
 	for i, b := range blockers {
-		if b.Backup == nil {
+		switch {
+		case b.Backup == nil:
 			_, blockers[i].Since = row.setting(b.Reason)
-			continue
-		}
-		for _, known := range entry.BlockedBy {
-			if known.Backup != nil && known.Backup.ID == b.Backup.ID && known.Reason == b.Reason {
-				blockers[i].Since = known.Since
-			}
+		case row.BlockerID != nil && *row.BlockerID == b.Backup.ID:
+			blockers[i].Since = row.WaitingSince
 		}
 	}
 }

@@ -333,6 +333,15 @@ func TestSinceWhen(t *testing.T) {
 	}
 	since(last, berth.WaitQueuePaused)
 	since(later, berth.WaitNotBefore)
+	// Who is in the way has been so since then, though the pause comes first.
+	since(behind, berth.WaitQueuePaused)
+	e, err := d.Explain(ctx, behind.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b := e.Blockers[1]; b.Reason != berth.WaitRunningOverlap || b.Since == nil || !b.Since.Equal(waits) {
+		t.Errorf("behind a pause: %+v, want it since %s", b, waits)
+	}
 }
 
 // The same before anybody has looked: the reason is then what the rule finds.
