@@ -334,7 +334,7 @@ type Explanation struct {
 	// Backup The backup that is explained.
 	Backup ExplainedBackup `json:"backup"`
 
-	// BlockedBy All that is in its way, of the backups the first 1000 in the order of the queue; empty for one that does not wait.
+	// BlockedBy All that is in its way, of the backups the first 1000 in the order of the queue; empty for one that does not wait, or whose start deadline has come.
 	BlockedBy []Blocker `json:"blockedBy"`
 
 	// Chain From the backup that it waits for over the one that this one waits for, and so on, to the one that has to end or move first.
