@@ -17,13 +17,14 @@ func TestTheQueueWorksThroughAPooler(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.environment = append(h.environment, "BERTH_DATABASE_URL="+dbtest.Pooled(t, h.database.Direct))
+	// Before the worker begins, so that it knows them.
+	shop, blog := h.namespace("shop", 1), h.namespace("blog", 1)
 	polling := []string{"--recheck-interval", "100ms"}
 	processes := []*process{h.startServer(polling...), h.startWorker(polling...)}
 	const deaf = "changes of the queue are not told"
 	for _, p := range processes {
 		p.awaitOutput(deaf)
 	}
-	shop, blog := h.namespace("shop", 1), h.namespace("blog", 1)
 	// Two share a namespace, the third shares none.
 	var ids []uuid.UUID
 	for name, namespace := range map[string]string{"a": shop, "b": shop, "c": blog} {
