@@ -26,16 +26,5 @@ func (j Janitor) Run(ctx context.Context) {
 	if j.Interval == 0 {
 		j.Interval = 24 * time.Hour
 	}
-	for {
-		wait := j.Interval
-		if err := j.Store.MakePartitions(ctx); err != nil && ctx.Err() == nil {
-			j.Log.Warn("make partitions", "error", err)
-			wait = min(wait, time.Minute)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(wait):
-		}
-	}
+	every(ctx, j.Interval, "make partitions", j.Log, j.Store.MakePartitions)
 }

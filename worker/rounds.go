@@ -20,20 +20,7 @@ type Rounds struct {
 }
 
 // Run goes round until ctx ends. After a failure it comes back within a minute.
-func (r Rounds) Run(ctx context.Context) {
-	for {
-		wait := r.Interval
-		if err := r.round(ctx); err != nil && ctx.Err() == nil {
-			r.Log.Warn(r.What, "error", err)
-			wait = min(wait, time.Minute)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(wait):
-		}
-	}
-}
+func (r Rounds) Run(ctx context.Context) { every(ctx, r.Interval, r.What, r.Log, r.round) }
 
 func (r Rounds) round(ctx context.Context) error {
 	clusters, err := r.Clusters(ctx)

@@ -17,7 +17,7 @@ type StatisticsStore interface {
 // it holds something: plans that were made while it was empty read all of it.
 type Statistics struct {
 	Store StatisticsStore
-	// Interval is how often it looks. Default 5s; after a failure, a minute.
+	// Interval is how often it looks. Default 5s.
 	Interval time.Duration
 	Log      *slog.Logger
 }
@@ -28,20 +28,13 @@ func (s Statistics) Run(ctx context.Context) {
 	if s.Interval == 0 {
 		s.Interval = 5 * time.Second
 	}
-	for {
-		wait := s.Interval
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	every(ctx, s.Interval, "analyze the queue", s.Log, func(ctx context.Context) error {
 		done, err := s.Store.Analyze(ctx)
 		if done {
-			return
+			stop()
 		}
-		if err != nil && ctx.Err() == nil {
-			s.Log.Warn("analyze the queue", "error", err)
-			wait = max(wait, time.Minute)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(wait):
-		}
-	}
+		return err
+	})
 }

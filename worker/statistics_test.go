@@ -32,8 +32,8 @@ func TestStatisticsAreLookedForUntilThereAreSome(t *testing.T) {
 		}
 		loop(t, worker.Statistics{Store: store, Log: quiet}.Run)
 		time.Sleep(time.Hour)
-		want := []time.Duration{0, 5 * time.Second, 10 * time.Second}
-		for at := 70 * time.Second; at <= learned; at += 5 * time.Second {
+		var want []time.Duration
+		for at := time.Duration(0); at <= learned; at += 5 * time.Second {
 			want = append(want, at)
 		}
 		if diff := cmp.Diff(want, store.all()); diff != "" {
