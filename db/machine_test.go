@@ -39,6 +39,7 @@ func TestQueueMachine(t *testing.T) {
 		for i := range machines {
 			m := &machine{d: dbtest.New(t), goal: leastSteps / len(machines), until: began.Add(soak), taken: map[string]int{}}
 			m.conn = connect(t, m.d.Direct)
+			refuseWhatHasNoEvent(t, m.conn)
 			machines[i] = m
 			t.Run(fmt.Sprint("database ", i), func(t *testing.T) {
 				t.Parallel()

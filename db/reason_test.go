@@ -397,7 +397,7 @@ func dispatchAll(tb testing.TB, d *dbtest.Database) (admitted int) {
 	}
 }
 
-// manyWatchers is more than twice the 256 that one transaction releases.
+// manyWatchers is more than four times the 128 that one transaction releases.
 const manyWatchers = 600
 
 // Whoever waited for a backup that ended is looked at again, also where one

@@ -14,7 +14,7 @@ changed AS (
     UPDATE clusters c SET concurrent_backups = w.concurrent_backups, item_block_worker_count = w.item_block_worker_count,
            max_queued = w.max_queued, settings_version = settings_version + 1,
            limited_at = CASE WHEN w.concurrent_backups < f.concurrent_backups
-                              AND (SELECT count(*) FROM backups b WHERE b.cluster_id = c.id AND b.slot > 0) < f.concurrent_backups
+                              AND (SELECT count(*) FROM backups b WHERE b.cluster_id = c.id AND b.slot IS NOT NULL) < f.concurrent_backups
                              THEN i.at ELSE c.limited_at END
       FROM wanted w, former f, instant i
      WHERE c.id = w.id AND (w.concurrent_backups, w.item_block_worker_count, coalesce(w.max_queued, 0))

@@ -31,13 +31,13 @@ WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at),
 cluster AS MATERIALIZED (
     SELECT c.concurrent_backups, c.item_block_worker_count,
            is_paused(c, i.at) AS paused, is_reachable(c, i.at) AS reachable,
-           (SELECT count(*) FROM backups r WHERE r.cluster_id = @cluster_id AND r.slot > 0) AS running
+           (SELECT count(*) FROM backups r WHERE r.cluster_id = @cluster_id AND r.slot IS NOT NULL) AS running
       FROM clusters c, instant i WHERE c.id = @cluster_id),
 free AS MATERIALIZED (
     SELECT s.slot, row_number() OVER (ORDER BY s.slot) AS n
       FROM slots s
      WHERE s.cluster_id = @cluster_id AND s.slot <= (SELECT concurrent_backups FROM cluster)
-       AND NOT EXISTS (SELECT FROM backups r WHERE r.cluster_id = @cluster_id AND r.slot > 0 AND r.slot = s.slot)
+       AND NOT EXISTS (SELECT FROM backups r WHERE r.cluster_id = @cluster_id AND r.slot = s.slot)
      ORDER BY s.slot
      LIMIT (SELECT CASE WHEN paused THEN 0 ELSE greatest(0, least(@want::bigint, concurrent_backups - running)) END FROM cluster)),
 -- Behind this place claims may be older than the namespaces.

@@ -10,7 +10,7 @@ SELECT (SELECT true FROM backups WHERE cluster_id = c.id AND fresh
        OR @want::int = 0 AND EXISTS (SELECT FROM relooks WHERE cluster_id = c.id)
        OR @want::int > 0
        AND NOT is_paused(c, (SELECT at FROM instant))
-       AND (SELECT count(*) FROM backups WHERE cluster_id = c.id AND slot > 0) < c.concurrent_backups
+       AND (SELECT count(*) FROM backups WHERE cluster_id = c.id AND slot IS NOT NULL) < c.concurrent_backups
        AND EXISTS (
            SELECT FROM storage_locations l CROSS JOIN (VALUES (false), (true)) s (needs_inventory) CROSS JOIN LATERAL (
                   SELECT FROM backups b

@@ -10,7 +10,7 @@ SELECT b.seq, b.id, b.name, b.phase, b.order_key, b.labels, b.location,
             WHEN b.wide THEN claim_names(claim_everything(b.cluster_id) - b.claim)
             ELSE claim_names(b.claim) END AS held
   FROM (SELECT DISTINCT seq FROM (
-    SELECT seq FROM backups WHERE cluster_id = @cluster_id AND slot > 0
+    SELECT seq FROM backups WHERE cluster_id = @cluster_id AND slot IS NOT NULL
     UNION ALL
     (SELECT seq FROM backups WHERE cluster_id = @cluster_id AND phase = 'New'
       ORDER BY due_at(not_before, retry_at), seq LIMIT @later)
