@@ -164,6 +164,7 @@ func checkPlans(t *testing.T, evaluated, blockedBy string, learn func(d *dbtest.
 			{"edit", "", pgx.NamedArgs{"seq": queued, "message": "", "priority": "1", "edits_not_before": "f", "not_before": "2026-01-01Z",
 				"edits_start_deadline": "f", "start_deadline": "2026-01-01Z"}},
 			{"retry", "", pgx.NamedArgs{"seq": fmt.Sprint(run.Seq + 1), "message": "", "inventory_version": "1", "resolved": "t", "namespace_ids": "{1}", "left_out": "{}"}},
+			{"complete_contents", "", pgx.NamedArgs{"seq": seq, "fence": fence, "present": "{n1}", "excluded": "{n2}"}},
 			{"request_cancel", "", pgx.NamedArgs{"seq": seq, "message": ""}},
 			{"count_waiting", "", pgx.NamedArgs{"cluster_id": "1", "cap": "100"}},
 			{"reclaim", "", pgx.NamedArgs{"cluster_id": "1", "inventory_version": "1", "touched": "{1,2}",

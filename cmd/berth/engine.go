@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/berth-backup/berth"
@@ -24,6 +25,11 @@ type engine struct {
 }
 
 func (e engine) Take(ctx context.Context, run berth.Run, progress func(berth.Progress)) (worker.Taken, error) {
+	contents, err := e.contents(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	run.Contents = contents
 	location, err := e.store.StorageLocation(ctx, run.Cluster, run.Spec.Location())
 	if err != nil {
 		return nil, fmt.Errorf("find the storage location: %w", err)
@@ -37,6 +43,28 @@ func (e engine) Take(ctx context.Context, run berth.Run, progress func(berth.Pro
 		return nil, errors.Join(err, objects.Close())
 	}
 	return taken{Taken: done, objects: objects, namespace: e.namespace}, nil
+}
+
+// contents are a run's, after a second look for what was missing at its admission:
+// the inventory is moments behind its cluster, and a namespace that was made just
+// before its backup is no missing one.
+func (e engine) contents(ctx context.Context, run berth.Run) (berth.Contents, error) {
+	if len(run.Contents.Missing) == 0 {
+		return run.Contents, nil
+	}
+	there, err := e.cluster.Namespaces(ctx)
+	if err != nil {
+		return berth.Contents{}, err
+	}
+	missing := make(map[string]bool, len(run.Contents.Missing))
+	for _, name := range run.Contents.Missing {
+		missing[name] = true
+	}
+	found := slices.DeleteFunc(there, func(ns berth.Namespace) bool { return !missing[ns.Name] })
+	if len(found) == 0 {
+		return run.Contents, nil
+	}
+	return e.store.CompleteContents(ctx, run, found)
 }
 
 // taken is a backup that was taken, with the store that it went to.

@@ -1,40 +1,53 @@
 package backup
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+
+	"github.com/berth-backup/berth"
 )
 
-// warnOfNewNamespaces names the namespaces that appeared while a backup that
-// claims everything was taken: they are not in it.
+// warnOfNewNamespaces names the namespaces that the spec takes in and that the
+// contents, frozen at admission, do not hold: they appeared later, or moments before
+// and nobody had told. A named one is not among them: it is missing, or was found.
 func (c *collector) warnOfNewNamespaces(ctx context.Context) {
-	if !c.plan.wide {
+	if !c.plan.wide && !c.plan.scope.HasPattern() {
 		return
 	}
-	names := &nameSink{}
-	l := newListing(resource{version: "v1", plural: "namespaces"}, "", []string{""})
-	if err := l.read(ctx, c.cluster, names); err != nil {
+	there, err := c.cluster.Namespaces(ctx)
+	if err != nil {
 		c.results.warning("", fmt.Sprintf("look for namespaces that appeared: %v", err))
 		return
 	}
-	slices.Sort(names.names)
-	for _, name := range slices.Compact(names.names) {
-		if c.plan.scope.Contains(name) && !c.plan.namespaces[name] && !c.plan.leftOut[name] {
-			c.results.warning(name, fmt.Sprintf("namespace %s appeared while the backup was taken: it is not in it", name))
+	for _, ns := range there {
+		if c.plan.scope.Contains(ns.Name) && !ns.Excluded && !c.plan.namespaces[ns.Name] && !c.plan.leftOut[ns.Name] {
+			c.results.warning(ns.Name, fmt.Sprintf("namespace %s appeared while the backup was taken: it is not in it", ns.Name))
 		}
 	}
 }
 
-// nameSink keeps the names of the objects that are neither excluded nor being deleted.
-type nameSink struct{ names []string }
+// Namespaces lists the namespaces that the cluster has now and that are not being
+// deleted, by name.
+func (c *Cluster) Namespaces(ctx context.Context) ([]berth.Namespace, error) {
+	there := &namespaceSink{}
+	if err := newListing(resource{version: "v1", plural: "namespaces"}, "", []string{""}).read(ctx, c, there); err != nil {
+		return nil, fmt.Errorf("list the namespaces: %w", err)
+	}
+	slices.SortFunc(there.found, func(a, b berth.Namespace) int { return cmp.Compare(a.Name, b.Name) })
+	return slices.CompactFunc(there.found, func(a, b berth.Namespace) bool { return a.Name == b.Name }), nil
+}
 
-func (s *nameSink) about(page) {}
+// namespaceSink keeps what is told of namespaces.
+type namespaceSink struct{ found []berth.Namespace }
 
-func (s *nameSink) item(raw []byte) error {
+func (s *namespaceSink) about(page) {}
+
+func (s *namespaceSink) item(raw []byte) error {
 	h, err := headOf(raw)
-	if err == nil && !h.excluded && !h.deleting {
-		s.names = append(s.names, h.name)
+	if err == nil && !h.deleting {
+		s.found = append(s.found, berth.Namespace{Name: h.name, Exists: true, Excluded: h.excluded})
 	}
 	return err
 }

@@ -121,6 +121,21 @@ func TestOfEverythingOnlyTheContentsAreTaken(t *testing.T) {
 	}
 }
 
+// What a pattern takes in and the contents do not hold is told as well.
+func TestAPatternWarnsOfWhatAppeared(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	in, appeared := f.namespace("in"), f.namespace("appeared")
+	r := run("in-*", appeared[:len(appeared)-1]+"?")
+	r.Spec.IncludedResources = []string{"configmaps"}
+	r.Contents.Names = []string{in}
+	f.take(backup.Job{Run: r})
+	warnings := f.results().Warnings.Namespaces
+	if len(warnings[appeared]) != 1 || !strings.Contains(warnings[appeared][0], "appeared") || len(warnings[in]) > 0 {
+		t.Errorf("warnings: %q", warnings)
+	}
+}
+
 func TestContentsThatDifferFromTheSpecAreNoted(t *testing.T) {
 	t.Parallel()
 	ns := newFixture(t).namespace("there")
