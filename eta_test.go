@@ -233,6 +233,9 @@ func TestETAProperties(t *testing.T) {
 				continue
 			}
 			start, predicted := starts[b.ID]
+			if predicted && eta == (berth.ETA{Basis: berth.BasisNoHistory}) && len(h) == 0 && restsOnADeadline(s, b.ID, start) {
+				continue // TestETABehindADeadlineWithoutHistory
+			}
 			if predicted != (eta.StartP50 != nil) || predicted && !eta.StartP50.Equal(start) {
 				t.Errorf("%s: likely %v, simulated %v %v", b.Name, eta.StartP50, start, predicted)
 			}
@@ -245,6 +248,19 @@ func TestETAProperties(t *testing.T) {
 			}
 		}
 	})
+}
+
+// restsOnADeadline says whether a backup starts at that time only since another's
+// start deadline comes first, with no run of which the end is known.
+func restsOnADeadline(s berth.Snapshot, id uuid.UUID, start time.Time) bool {
+	s.Backups = slices.Clone(s.Backups)
+	for i := range s.Backups {
+		if b := &s.Backups[i]; b.ID != id && !b.Expired(s.At) {
+			b.StartDeadline = nil
+		}
+	}
+	without, starts := s.Simulate(func(berth.Standing) time.Duration { return berth.Never })[id]
+	return !starts || !without.Equal(start)
 }
 
 // fleet is a cluster whose runs are log-normal by schedule.
