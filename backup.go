@@ -218,6 +218,8 @@ type Outcome struct {
 	// FailureReason is set for Failed only, as in Velero's status.
 	FailureReason string
 	Progress      Progress
+	// HooksAttempted and HooksFailed count commands that were run in pods.
+	HooksAttempted, HooksFailed int
 }
 
 // StorageLocation is where a cluster's backups go.

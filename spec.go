@@ -61,11 +61,6 @@ type ResourcePolicy struct {
 	Name     string  `json:"name"`
 }
 
-// Hooks are commands to run in pods. Berth refuses them so far.
-type Hooks struct {
-	Resources []json.RawMessage `json:"resources,omitempty"`
-}
-
 // Location is the storage location that the backup goes to.
 func (s Spec) Location() string {
 	if s.StorageLocation == "" {

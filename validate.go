@@ -95,49 +95,24 @@ func (s Spec) Validate() []FieldError {
 	}
 	problems = append(problems, labelProblems("/metadata/labels", s.Metadata.Labels)...)
 
-	type list struct {
-		name    string
-		entries []string
-	}
-	oldStyle := []list{{"includedResources", s.IncludedResources}, {"excludedResources", s.ExcludedResources}}
-	newStyle := []list{
+	oldStyle := []entryList{{"includedResources", s.IncludedResources}, {"excludedResources", s.ExcludedResources}}
+	newStyle := []entryList{
 		{"includedClusterScopedResources", s.IncludedClusterScopedResources},
 		{"excludedClusterScopedResources", s.ExcludedClusterScopedResources},
 		{"includedNamespaceScopedResources", s.IncludedNamespaceScopedResources},
 		{"excludedNamespaceScopedResources", s.ExcludedNamespaceScopedResources},
 	}
-	given := func(l list) bool { return len(l.entries) > 0 }
+	given := func(l entryList) bool { return len(l.entries) > 0 }
 	if slices.ContainsFunc(newStyle, given) {
-		for _, l := range slices.DeleteFunc(slices.Clone(oldStyle), func(l list) bool { return !given(l) }) {
+		for _, l := range slices.DeleteFunc(slices.Clone(oldStyle), func(l entryList) bool { return !given(l) }) {
 			refuse("/"+l.name, "conflict", "%s cannot stand beside the lists for cluster-scoped and namespace-scoped resources", l.name)
 		}
 		if s.IncludeClusterResources != nil {
 			refuse("/includeClusterResources", "conflict", "includeClusterResources cannot stand beside the lists for cluster-scoped and namespace-scoped resources")
 		}
 	}
-	for _, pair := range [][2]list{{oldStyle[0], oldStyle[1]}, {newStyle[0], newStyle[1]}, {newStyle[2], newStyle[3]}} {
-		include, exclude := pair[0], pair[1]
-		if i := slices.Index(include.entries, "*"); i >= 0 && len(include.entries) > 1 {
-			refuse(fmt.Sprintf("/%s/%d", include.name, i), "invalid", "* stands alone or not at all")
-		}
-		for i, entry := range exclude.entries {
-			switch {
-			case entry == "*" && (exclude.name == "excludedResources" || len(include.entries) > 0):
-				refuse(fmt.Sprintf("/%s/%d", exclude.name, i), "invalid", "* among the excludes leaves nothing")
-			case slices.Contains(include.entries, entry):
-				refuse(fmt.Sprintf("/%s/%d", exclude.name, i), "conflict", "%q is also among the includes", entry)
-			}
-		}
-		for _, l := range pair {
-			for i, entry := range l.entries {
-				switch {
-				case entry == "":
-					refuse(fmt.Sprintf("/%s/%d", l.name, i), "invalid", "the name of a resource cannot be empty")
-				case strings.ContainsRune(entry, 0):
-					refuse(fmt.Sprintf("/%s/%d", l.name, i), "invalid", noNUL)
-				}
-			}
-		}
+	for _, pair := range [][2]entryList{{oldStyle[0], oldStyle[1]}, {newStyle[0], newStyle[1]}, {newStyle[2], newStyle[3]}} {
+		problems = append(problems, pairProblems(pair[0], pair[1])...)
 	}
 
 	if s.StorageLocation != "" {
@@ -167,7 +142,67 @@ func (s Spec) Validate() []FieldError {
 			refuse("/"+d.name, "invalid", "%s cannot be negative", d.name)
 		}
 	}
+	if key := s.VolumeGroupSnapshotLabelKey; key != "" {
+		for _, problem := range validation.IsQualifiedName(key) {
+			refuse("/volumeGroupSnapshotLabelKey", "invalid", "%s", problem)
+		}
+	}
+	problems = append(problems, policyProblems(s.ResourcePolicy)...)
+	problems = append(problems, s.orderProblems()...)
+	problems = append(problems, s.Hooks.problems()...)
 	return append(problems, s.unsupported()...)
+}
+
+// entryList is one list of a spec that names resources.
+type entryList struct {
+	name    string
+	entries []string
+}
+
+// pairProblems checks what is included and what is excluded beside each other.
+func pairProblems(include, exclude entryList) []FieldError {
+	var problems []FieldError
+	refuse := func(list entryList, i int, code, format string, args ...any) {
+		problems = append(problems, FieldError{Pointer: fmt.Sprintf("/%s/%d", list.name, i), Code: code, Detail: fmt.Sprintf(format, args...)})
+	}
+	if i := slices.Index(include.entries, "*"); i >= 0 && len(include.entries) > 1 {
+		refuse(include, i, "invalid", "* stands alone or not at all")
+	}
+	for i, entry := range exclude.entries {
+		switch {
+		case entry == "*" && (exclude.name == "excludedResources" || len(include.entries) > 0):
+			refuse(exclude, i, "invalid", "* among the excludes leaves nothing")
+		case slices.Contains(include.entries, entry):
+			refuse(exclude, i, "conflict", "%q is also among the includes", entry)
+		}
+	}
+	for _, l := range []entryList{include, exclude} {
+		for i, entry := range l.entries {
+			switch {
+			case entry == "":
+				refuse(l, i, "invalid", "the name of a resource cannot be empty")
+			case strings.ContainsRune(entry, 0):
+				refuse(l, i, "invalid", noNUL)
+			}
+		}
+	}
+	return problems
+}
+
+// policyProblems checks the reference to a resource policy; what it says is for
+// the cluster to tell.
+func policyProblems(policy *ResourcePolicy) []FieldError {
+	if policy == nil {
+		return nil
+	}
+	var problems []FieldError
+	if group := policy.APIGroup; group != nil && *group != "" || !strings.EqualFold(policy.Kind, "configmap") {
+		problems = append(problems, FieldError{Pointer: "/resourcePolicy/kind", Code: "invalid", Detail: "a resource policy is a ConfigMap"})
+	}
+	for _, problem := range validation.IsDNS1123Subdomain(policy.Name) {
+		problems = append(problems, FieldError{Pointer: "/resourcePolicy/name", Code: "invalid", Detail: problem})
+	}
+	return problems
 }
 
 // unsupported names the fields that ask for something that Berth does not do:
@@ -183,15 +218,11 @@ func (s Spec) unsupported() []FieldError {
 	}{
 		{"snapshotVolumes", isTrue(s.SnapshotVolumes)},
 		{"volumeSnapshotLocations", len(s.VolumeSnapshotLocations) > 0},
-		{"volumeGroupSnapshotLabelKey", s.VolumeGroupSnapshotLabelKey != ""},
 		{"defaultVolumesToRestic", isTrue(s.DefaultVolumesToRestic)},
 		{"defaultVolumesToFsBackup", isTrue(s.DefaultVolumesToFsBackup)},
-		{"orderedResources", len(s.OrderedResources) > 0},
-		{"resourcePolicy", s.ResourcePolicy != nil},
 		{"snapshotMoveData", isTrue(s.SnapshotMoveData)},
 		{"datamover", s.DataMover != ""},
 		{"uploaderConfig", uploader != "" && uploader != "null" && uploader != "{}"},
-		{"hooks", len(s.Hooks.Resources) > 0},
 	} {
 		if f.set {
 			problems = append(problems, FieldError{Pointer: "/" + f.name, Code: "unsupported", Detail: "Berth does not act on " + f.name + " yet"})

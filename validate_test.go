@@ -28,7 +28,7 @@ func pointers(problems []berth.FieldError) []string {
 func TestSpecValidate(t *testing.T) {
 	t.Parallel()
 	list := func(entries ...string) []string { return entries }
-	yes, no := true, false
+	yes, no, group := true, false, "apps"
 	tests := map[string]struct {
 		spec berth.Spec
 		want []string
@@ -63,12 +63,32 @@ func TestSpecValidate(t *testing.T) {
 		"a location that cannot be named": {berth.Spec{StorageLocation: "No\x00"}, list("/storageLocation")},
 		"a label of the template":         {berth.Spec{Metadata: berth.Metadata{Labels: map[string]string{"a/b": "ok", "a/b/c": "x", "k": "not ok"}}}, list("/metadata/labels/a~1b~1c", "/metadata/labels/k")},
 		"what Berth does not do": {berth.Spec{
-			SnapshotVolumes: &yes, VolumeSnapshotLocations: list("x"), VolumeGroupSnapshotLabelKey: "k", DefaultVolumesToRestic: &yes,
-			DefaultVolumesToFsBackup: &yes, OrderedResources: map[string]string{"pods": "a"}, ResourcePolicy: &berth.ResourcePolicy{},
-			SnapshotMoveData: &yes, DataMover: "velero", UploaderConfig: json.RawMessage(`{"parallelFilesUpload":2}`),
-			Hooks: berth.Hooks{Resources: []json.RawMessage{[]byte(`{}`)}},
-		}, list("/datamover", "/defaultVolumesToFsBackup", "/defaultVolumesToRestic", "/hooks", "/orderedResources", "/resourcePolicy",
-			"/snapshotMoveData", "/snapshotVolumes", "/uploaderConfig", "/volumeGroupSnapshotLabelKey", "/volumeSnapshotLocations")},
+			SnapshotVolumes: &yes, VolumeSnapshotLocations: list("x"), DefaultVolumesToRestic: &yes,
+			DefaultVolumesToFsBackup: &yes, SnapshotMoveData: &yes, DataMover: "velero", UploaderConfig: json.RawMessage(`{"parallelFilesUpload":2}`),
+		}, list("/datamover", "/defaultVolumesToFsBackup", "/defaultVolumesToRestic",
+			"/snapshotMoveData", "/snapshotVolumes", "/uploaderConfig", "/volumeSnapshotLocations")},
+		"a resource policy": {berth.Spec{ResourcePolicy: &berth.ResourcePolicy{Kind: "ConfigMap", Name: "policy"}}, nil},
+		"a resource policy that is none": {berth.Spec{ResourcePolicy: &berth.ResourcePolicy{APIGroup: &group, Kind: "configmap", Name: "No"}},
+			list("/resourcePolicy/kind", "/resourcePolicy/name")},
+		"a label of volume groups":           {berth.Spec{VolumeGroupSnapshotLabelKey: "example.com/group"}, nil},
+		"a label of volume groups that none": {berth.Spec{VolumeGroupSnapshotLabelKey: "a/b/c"}, list("/volumeGroupSnapshotLabelKey")},
+		"an order":                           {berth.Spec{OrderedResources: map[string]string{"pods": " a/x , a/y,", "persistentvolumes": "v"}}, nil},
+		"an order that cannot be kept": {berth.Spec{OrderedResources: map[string]string{"": "a/x", "pods": "a/x,a/x,a/b/c,/x", "secrets": " , "}},
+			list("/orderedResources/", "/orderedResources/pods", "/orderedResources/secrets")},
+		"hooks": {berth.Spec{Hooks: berth.Hooks{Resources: []berth.ResourceHook{{
+			Name: "freeze", IncludedNamespaces: list("a*"), ExcludedNamespaces: list("ab"), IncludedResources: list("pods"), LabelSelector: &metav1.LabelSelector{},
+			Pre:  []berth.HookCommand{{Exec: &berth.ExecHook{Container: "c", Command: list("freeze"), OnError: berth.HookContinue, Timeout: metav1.Duration{Duration: time.Minute}}}},
+			Post: []berth.HookCommand{{Exec: &berth.ExecHook{Command: list("thaw"), OnError: berth.HookFail}}},
+		}}}}, nil},
+		"hooks that cannot run": {berth.Spec{Hooks: berth.Hooks{Resources: []berth.ResourceHook{
+			{IncludedNamespaces: list("a**"), ExcludedNamespaces: list("*"), IncludedResources: list("", "pods"), ExcludedResources: list("pods"),
+				LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"k": "not ok"}},
+				Pre:           []berth.HookCommand{{}, {Exec: &berth.ExecHook{OnError: "Maybe", Timeout: metav1.Duration{Duration: -1}}}},
+				Post:          []berth.HookCommand{{Exec: &berth.ExecHook{Command: list("a\x00")}}}},
+		}}}, list("/hooks/resources/0/excludedNamespaces/0", "/hooks/resources/0/excludedResources/0", "/hooks/resources/0/includedNamespaces/0",
+			"/hooks/resources/0/includedResources/0", "/hooks/resources/0/labelSelector/matchLabels/k", "/hooks/resources/0/name",
+			"/hooks/resources/0/post/0/exec/command/0", "/hooks/resources/0/pre/0/exec", "/hooks/resources/0/pre/1/exec/command",
+			"/hooks/resources/0/pre/1/exec/onError", "/hooks/resources/0/pre/1/exec/timeout")},
 		"what Berth does not do, turned off": {berth.Spec{
 			SnapshotVolumes: &no, DefaultVolumesToFsBackup: &no, SnapshotMoveData: &no, UploaderConfig: json.RawMessage(` {} `),
 			VolumeSnapshotLocations: list(), OrderedResources: map[string]string{},

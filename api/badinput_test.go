@@ -142,8 +142,8 @@ func TestBadBodies(t *testing.T) {
 		{"a label that is a number", `{"labels":{"a/b":1},"spec":{}}`, 422, invalid, fields{"/labels/a~1b": "type"}},
 		{"a label that is null", `{"labels":{"a":null},"spec":{}}`, 422, invalid, fields{"/labels/a": "type"}},
 		{"a reserved annotation", `{"annotations":{"berth-backup.io/id":"x"},"spec":{}}`, 422, invalid, fields{"/annotations/berth-backup.io~1id": "invalid"}},
-		{"what is not done yet", spec(`"snapshotVolumes":true,"hooks":{"resources":[{"name":"a"}]},"datamover":"velero"`), 422, invalid,
-			fields{"/spec/snapshotVolumes": "unsupported", "/spec/hooks": "unsupported", "/spec/datamover": "unsupported"}},
+		{"what is not done yet", spec(`"snapshotVolumes":true,"defaultVolumesToFsBackup":true,"datamover":"velero"`), 422, invalid,
+			fields{"/spec/snapshotVolumes": "unsupported", "/spec/defaultVolumesToFsBackup": "unsupported", "/spec/datamover": "unsupported"}},
 
 		{"everything at once", `{"name":"A","colour":"red","labels":{"ok":"ok","bad":7},
 			"spec":{"tll":"1h","ttl":"-1h","includedNamespaces":["*","b",5,"C"],"excludedNamespaces":"d","storageLocation":[],

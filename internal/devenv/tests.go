@@ -115,12 +115,19 @@ func TestKubernetes(tb testing.TB) *Kubernetes {
 // stays in the API server, where lists over all namespaces still show it.
 func TestNamespace(tb testing.TB, k *Kubernetes, prefix string) string {
 	tb.Helper()
+	return TestNamespaceLabelled(tb, k, prefix, nil)
+}
+
+// TestNamespaceLabelled is TestNamespace for a namespace that has labels from the
+// first moment.
+func TestNamespaceLabelled(tb testing.TB, k *Kubernetes, prefix string, labels map[string]string) string {
+	tb.Helper()
 	client, err := kubernetes.NewForConfig(k.Config)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	name := prefix + "-" + strings.ToLower(rand.Text()[:10])
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
 	if _, err := client.CoreV1().Namespaces().Create(tb.Context(), namespace, metav1.CreateOptions{}); err != nil {
 		tb.Fatalf("make a namespace: %v", err)
 	}

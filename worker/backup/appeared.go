@@ -32,7 +32,7 @@ func (c *collector) warnOfNewNamespaces(ctx context.Context) {
 // deleted, by name.
 func (c *Cluster) Namespaces(ctx context.Context) ([]berth.Namespace, error) {
 	there := &namespaceSink{}
-	if err := newListing(resource{version: "v1", plural: "namespaces"}, "", []string{""}).read(ctx, c, there); err != nil {
+	if err := (&listing{resource: resource{version: "v1", plural: "namespaces"}, selectors: []string{""}}).read(ctx, c, there); err != nil {
 		return nil, fmt.Errorf("list the namespaces: %w", err)
 	}
 	slices.SortFunc(there.found, func(a, b berth.Namespace) int { return cmp.Compare(a.Name, b.Name) })

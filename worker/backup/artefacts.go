@@ -191,23 +191,16 @@ func compressed(write func(io.Writer) error) func(io.Writer) error {
 // → "namespace/name" or "name", sorted.
 type resourceList map[string][]string
 
-// resourceListOf lists what the listings brought into the archive.
-func resourceListOf(stages [][]*listing) resourceList {
-	all := resourceList{}
-	for _, stage := range stages {
-		for _, l := range stage {
-			kind := l.resource.apiVersion() + "/" + l.resource.kind
-			for key, written := range l.taken {
-				if written {
-					all[kind] = append(all[kind], key)
-				}
-			}
+// resourceListOf lists what came into the archive.
+func resourceListOf(all *ledgers) resourceList {
+	list := resourceList{}
+	all.each(func(l *ledger) {
+		if keys := l.keys(); len(keys) > 0 {
+			slices.Sort(keys)
+			list[l.resource.apiVersion()+"/"+l.resource.kind] = keys
 		}
-	}
-	for _, names := range all {
-		slices.Sort(names)
-	}
-	return all
+	})
+	return list
 }
 
 func (l resourceList) writeTo(w io.Writer) error { return json.NewEncoder(w).Encode(l) }

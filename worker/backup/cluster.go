@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
 )
 
 // Options set up the access to a cluster. The zero value is useful.
@@ -23,10 +25,20 @@ type Options struct {
 	// RetryWait is the pause before a failed page is asked for again; it
 	// doubles each time. Default 200 ms.
 	RetryWait time.Duration
+	// Memory is how many bytes of objects all runs hold at a time. Default
+	// DefaultMemory, at least 1 MiB.
+	Memory int64
+	// QPS is how many requests a second all runs send together, Burst how many at
+	// once. Default 0: no limit of the client's own.
+	QPS   float64
+	Burst int
 }
 
+// minMemory lets a few batches pass beside each other.
+const minMemory = 1 << 20
+
 func (o Options) withDefaults() (Options, error) {
-	if o.PageSize < 0 || o.ConcurrentLists < 0 || o.RequestTimeout < 0 || o.RetryWait < 0 {
+	if o.PageSize < 0 || o.ConcurrentLists < 0 || o.RequestTimeout < 0 || o.RetryWait < 0 || o.Memory < 0 || o.QPS < 0 || o.Burst < 0 {
 		return Options{}, errors.New("the options of a cluster cannot be negative")
 	}
 	if o.PageSize == 0 {
@@ -41,6 +53,13 @@ func (o Options) withDefaults() (Options, error) {
 	if o.RetryWait == 0 {
 		o.RetryWait = 200 * time.Millisecond
 	}
+	if o.Memory == 0 {
+		o.Memory = DefaultMemory
+	}
+	o.Memory = max(o.Memory, minMemory)
+	if o.Burst == 0 {
+		o.Burst = int(o.QPS) + 1
+	}
 	return o, nil
 }
 
@@ -50,18 +69,26 @@ type Cluster struct {
 	config    *rest.Config
 	transport http.RoundTripper
 	rest      rest.Interface
+	budget    *budget
+
+	mu sync.Mutex
+	// running are the backups that are being taken now.
+	running map[*collector]bool
 }
 
 // NewCluster makes the access to the cluster that config names. It sends no
-// request. Requests have no limit of the client's own: the API server has its
-// priority and fairness.
+// request. Without a QPS requests have no limit of the client's own: the API
+// server has its priority and fairness.
 func NewCluster(config *rest.Config, options Options) (*Cluster, error) {
 	options, err := options.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{options: options, config: rest.CopyConfig(config)}
+	c := &Cluster{options: options, config: rest.CopyConfig(config), budget: newBudget(options.Memory), running: map[*collector]bool{}}
 	c.config.QPS = -1
+	if options.QPS > 0 {
+		c.config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(float32(options.QPS), options.Burst)
+	}
 	c.config.UserAgent = "berth"
 	// A list takes as long as it takes; its silences are bounded instead.
 	c.config.Timeout = 0

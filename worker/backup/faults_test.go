@@ -102,22 +102,36 @@ func TestAListWhoseContinuationExpiresBeginsAgain(t *testing.T) {
 	}
 }
 
-func TestAListThatAlwaysExpiresIsAnError(t *testing.T) {
+// After some restarts the list is asked for as a whole, which cannot expire.
+func TestAListThatAlwaysExpiresIsReadAsAWhole(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	namespace := f.namespace("always")
-	f.configMaps(namespace, 15)
-	f.through(backup.Options{PageSize: 10}, func(next http.RoundTripper, request *http.Request) (*http.Response, error) {
-		if lists(request, "configmaps") && request.URL.Query().Has("continue") {
-			return status(request, http.StatusGone, metav1.StatusReasonExpired), nil
-		}
-		return next.RoundTrip(request)
-	})
-	r := run(namespace)
-	r.Spec.IncludedResources = []string{"configmaps"}
-	taken := f.takeAndPublish(r)
-	if taken.Outcome.Phase != berth.PhasePartiallyFailed || taken.Outcome.Errors != 1 {
-		t.Errorf("the outcome is %+v", taken.Outcome)
+	for name, whole := range map[string]bool{"and can": true, "and cannot": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			namespace := f.namespace("always")
+			f.configMaps(namespace, 15)
+			f.through(backup.Options{PageSize: 10}, func(next http.RoundTripper, request *http.Request) (*http.Response, error) {
+				switch query := request.URL.Query(); {
+				case !strings.HasSuffix(request.URL.Path, "/configmaps"):
+				case query.Has("continue"):
+					return status(request, http.StatusGone, metav1.StatusReasonExpired), nil
+				case !query.Has("limit") && !whole:
+					return status(request, http.StatusGatewayTimeout, metav1.StatusReasonTimeout), nil
+				}
+				return next.RoundTrip(request)
+			})
+			r := run(namespace)
+			r.Spec.IncludedResources = []string{"configmaps", "secrets"}
+			o := f.takeAndPublish(r).Outcome
+			if names := f.configMapsOf(namespace); whole && (len(names) != 15 || o.Phase != berth.PhaseCompleted) {
+				t.Errorf("%d of 15 ConfigMaps are in the archive, the outcome is %+v", len(names), o)
+			}
+			lines := f.results().Errors.Namespaces[namespace]
+			if !whole && (o.Phase != berth.PhasePartiallyFailed || len(lines) != 1 || !strings.HasPrefix(lines[0], "list configmaps in namespace ")) {
+				t.Errorf("the outcome is %+v, the errors are %q", o, lines)
+			}
+		})
 	}
 }
 

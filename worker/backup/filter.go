@@ -11,6 +11,8 @@ import (
 // filtered is which resources a backup takes.
 type filtered struct {
 	resources []resource
+	// excluded says whether a resource may not even be taken since another needs it.
+	excluded func(resource) bool
 	// warnings name entries of the filters that match nothing.
 	warnings []string
 }
@@ -21,6 +23,7 @@ type filtered struct {
 // an exclude that names one of two cohabiting resources excludes both.
 func filter(spec berth.Spec, scope berth.ScopeKind, all []resource) filtered {
 	var out filtered
+	never := spec.IncludeClusterResources != nil && !*spec.IncludeClusterResources
 	read := func(field string, entries []string) selection {
 		s, unknown := selectionOf(entries, all)
 		for _, entry := range unknown {
@@ -30,14 +33,18 @@ func filter(spec berth.Spec, scope berth.ScopeKind, all []resource) filtered {
 	}
 	var takes func(resource) bool
 	if oldStyle(spec) {
-		takes = oldRule(spec.IncludeClusterResources, scope,
-			read("includedResources", spec.IncludedResources), read("excludedResources", spec.ExcludedResources))
+		include, exclude := read("includedResources", spec.IncludedResources), read("excludedResources", spec.ExcludedResources)
+		takes = oldRule(spec.IncludeClusterResources, scope, include, exclude)
+		out.excluded = func(r resource) bool { return exclude.hasEither(r) || never && !r.namespaced }
 	} else {
-		takes = newRule(scope,
-			read("includedClusterScopedResources", spec.IncludedClusterScopedResources),
-			read("excludedClusterScopedResources", spec.ExcludedClusterScopedResources),
-			read("includedNamespaceScopedResources", spec.IncludedNamespaceScopedResources),
-			read("excludedNamespaceScopedResources", spec.ExcludedNamespaceScopedResources))
+		includeCluster := read("includedClusterScopedResources", spec.IncludedClusterScopedResources)
+		excludeCluster := read("excludedClusterScopedResources", spec.ExcludedClusterScopedResources)
+		includeNamespaced := read("includedNamespaceScopedResources", spec.IncludedNamespaceScopedResources)
+		excludeNamespaced := read("excludedNamespaceScopedResources", spec.ExcludedNamespaceScopedResources)
+		takes = newRule(scope, includeCluster, excludeCluster, includeNamespaced, excludeNamespaced)
+		out.excluded = func(r resource) bool {
+			return r.namespaced && excludeNamespaced.hasEither(r) || !r.namespaced && excludeCluster.hasEither(r)
+		}
 	}
 	taken := map[string]bool{}
 	for _, r := range all {

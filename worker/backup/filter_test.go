@@ -112,10 +112,8 @@ func TestPlanListsEachNamespaceOrTheWholeCluster(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got []string
-		for _, stage := range p.stages {
-			for _, l := range stage {
-				got = append(got, l.String())
-			}
+		for _, l := range slices.Concat(p.objects, p.namespaceObjects) {
+			got = append(got, l.String())
 		}
 		if strings.Join(got, ", ") != test.want {
 			t.Errorf("%s: %q", name, got)

@@ -26,11 +26,14 @@ import (
 
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
@@ -104,6 +107,10 @@ func (f *fixture) everything() berth.Run {
 	f.Helper()
 	r := run()
 	for _, ns := range f.list("", "v1", "namespaces", "").Items {
+		if ns.GetLabels()[berth.LabelExclude] == "true" {
+			r.Contents.Excluded = append(r.Contents.Excluded, ns.GetName())
+			continue
+		}
 		r.Contents.Names = append(r.Contents.Names, ns.GetName())
 	}
 	return r
@@ -397,4 +404,51 @@ func randomIP() string {
 	b := make([]byte, 2)
 	_, _ = rand.Read(b)
 	return fmt.Sprintf("10.250.%d.%d", b[0], b[1])
+}
+
+// claim makes a PersistentVolumeClaim, bound to the volume of that name if there
+// is one; the volume goes when the test ends.
+func (f *fixture) claim(namespace, name, volume string, labels map[string]string) {
+	f.Helper()
+	client, err := kubernetes.NewForConfig(f.config)
+	if err != nil {
+		f.Fatal(err)
+	}
+	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+	modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
+	claims := client.CoreV1().PersistentVolumeClaims(namespace)
+	claim, err := claims.Create(f.Context(), &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: modes, Resources: corev1.VolumeResourceRequirements{Requests: size}, VolumeName: volume,
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	if volume == "" {
+		return
+	}
+	volumes := client.CoreV1().PersistentVolumes()
+	if _, err := volumes.Create(f.Context(), &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: volume},
+		Spec: corev1.PersistentVolumeSpec{
+			AccessModes: modes, Capacity: size,
+			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/" + volume}},
+			ClaimRef:               &corev1.ObjectReference{Namespace: namespace, Name: name, UID: claim.UID},
+		},
+	}, metav1.CreateOptions{}); err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		if err := volumes.Delete(ctx, volume, metav1.DeleteOptions{}); err != nil {
+			f.Errorf("remove the volume %s: %v", volume, err)
+		}
+	})
+	claim.Status.Phase = corev1.ClaimBound
+	if _, err := claims.UpdateStatus(f.Context(), claim, metav1.UpdateOptions{}); err != nil {
+		f.Fatal(err)
+	}
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,8 +15,10 @@ import (
 const (
 	// maxRestarts is how often a list whose continuation expired (410) begins again.
 	maxRestarts = 5
-	// maxRetries is how often one page is asked for again.
+	// maxRetries is how often one page, or one object, is asked for again.
 	maxRetries = 3
+	// maxRetryAfter bounds what a server may ask to wait for.
+	maxRetryAfter = time.Minute
 )
 
 // listing reads the objects of one resource, in one namespace or the whole
@@ -27,16 +28,15 @@ type listing struct {
 	namespace string
 	// selectors are lists of their own, one after another.
 	selectors []string
-
-	mu sync.Mutex
-	// taken holds the key of every object that was taken up, and whether it
-	// came into the archive. A list that begins again, a page that is asked
-	// for again and a second selector show objects twice.
-	taken map[string]bool
+	ledger    *ledger
+	// chosen says that what is listed still has to match the selectors.
+	chosen bool
+	// only, if set, is asked which of the objects are taken up.
+	only func(h head, raw []byte) bool
 }
 
-func newListing(r resource, namespace string, selectors []string) *listing {
-	return &listing{resource: r, namespace: namespace, selectors: selectors, taken: map[string]bool{}}
+func newListing(r resource, namespace string, selectors []string, in *ledgers) *listing {
+	return &listing{resource: r, namespace: namespace, selectors: selectors, ledger: in.ledger(r)}
 }
 
 // String names the listing in messages.
@@ -45,23 +45,6 @@ func (l *listing) String() string {
 		return l.resource.String()
 	}
 	return l.resource.String() + " in namespace " + l.namespace
-}
-
-// take says whether the object of that key is met for the first time.
-func (l *listing) take(key string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if _, again := l.taken[key]; again {
-		return false
-	}
-	l.taken[key] = false
-	return true
-}
-
-func (l *listing) written(key string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.taken[key] = true
 }
 
 // sink receives what a listing reads.
@@ -84,45 +67,80 @@ func (l *listing) read(ctx context.Context, c *Cluster, to sink) error {
 }
 
 // readAll reads one list to its end. A continuation that has expired begins it
-// again; a page that fails for a passing reason is asked for again.
+// again, and after maxRestarts as one whole answer, which needs none.
 func (l *listing) readAll(ctx context.Context, c *Cluster, selector string, to sink) error {
-	token, restarts, retries := "", 0, 0
-	for {
-		p, err := c.readPage(ctx, l, selector, token, to)
+	at := position{limit: c.options.PageSize}
+	for restarts := 0; ; {
+		var p page
+		err := c.retrying(ctx, func() (err error) {
+			p, err = c.readPage(ctx, l, selector, at, to)
+			return err
+		})
 		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
 		case err == nil && p.next == "":
 			return nil
 		case err == nil:
-			token, retries = p.next, 0
-		case token != "" && isExpired(err) && restarts < maxRestarts:
-			token, retries = "", 0
-			restarts++
-		case isPassing(err) && retries < maxRetries:
-			if err := pause(ctx, c.options.RetryWait<<retries); err != nil {
-				return err
+			at.token = p.next
+		case at.token != "" && isExpired(err):
+			at.token = ""
+			if restarts++; restarts > maxRestarts {
+				at.limit = 0
 			}
-			retries++
 		default:
 			return err
 		}
 	}
 }
 
+// position is where a list goes on.
+type position struct {
+	// token continues a list; empty begins it.
+	token string
+	// limit is how many objects a page has; 0 asks for all at once.
+	limit int
+}
+
+// retrying asks again, after a pause that doubles, or as long as the server asks
+// for, while what fails may pass.
+func (c *Cluster) retrying(ctx context.Context, ask func() error) error {
+	for retries := 0; ; retries++ {
+		err := ask()
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err == nil, !isPassing(err), retries == maxRetries:
+			return err
+		}
+		if err := pause(ctx, max(c.options.RetryWait<<retries, retryAfter(err))); err != nil {
+			return err
+		}
+	}
+}
+
+// retryAfter is how long the server asks to wait (its header Retry-After).
+func retryAfter(err error) time.Duration {
+	seconds, asked := apierrors.SuggestsClientDelay(err)
+	if !asked {
+		return 0
+	}
+	return min(time.Duration(seconds)*time.Second, maxRetryAfter)
+}
+
 // readPage asks for one page and hands its objects on while they arrive.
-func (c *Cluster) readPage(ctx context.Context, l *listing, selector, token string, to sink) (page, error) {
+func (c *Cluster) readPage(ctx context.Context, l *listing, selector string, at position, to sink) (page, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	silence := &silenceReader{timeout: c.options.RequestTimeout, cancel: cancel}
 	request := c.rest.Get().AbsPath(l.resource.url(l.namespace)).
-		SetHeader("Accept", "application/json").
-		Param("limit", strconv.Itoa(c.options.PageSize))
+		SetHeader("Accept", "application/json")
+	if at.limit > 0 {
+		request.Param("limit", strconv.Itoa(at.limit))
+	}
 	if selector != "" {
 		request.Param("labelSelector", selector)
 	}
-	if token != "" {
-		request.Param("continue", token)
+	if at.token != "" {
+		request.Param("continue", at.token)
 	}
 	done := silence.begin()
 	body, err := request.Stream(ctx)

@@ -14,6 +14,8 @@ func TestMain(m *testing.M) {
 	code := devenv.RunTests(m)
 	// Connections that are kept for the next request are no leak.
 	err := goleak.Find(
+		// A library of the tests' kubelet begins it when it is loaded.
+		goleak.IgnoreAnyFunction("go.opencensus.io/stats/view.(*worker).start"),
 		goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
 		goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
 		goleak.IgnoreAnyFunction("golang.org/x/net/http2.(*clientConnReadLoop).run"),

@@ -1,7 +1,9 @@
 package backup
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -13,8 +15,20 @@ import (
 
 // plan is what a run reads, decided before the first list.
 type plan struct {
-	// stages follow one another; the listings of one run together.
-	stages [][]*listing
+	// objects are listed together; namespaceObjects after them, where what is
+	// found decides which namespaces are taken.
+	objects, namespaceObjects []*listing
+	// claimObjects are the claims, where no group has to be formed.
+	claimObjects []*listing
+	// chosen are the resources that the spec chooses, known all that the cluster
+	// has and that can be backed up, by name.
+	chosen, known map[string]resource
+	excluded      func(resource) bool
+	ledgers       *ledgers
+	// ordered are the objects of orderedResources that the cluster knows the kind of.
+	ordered          []orderedList
+	volumeGroupLabel string
+	hooks            []specHook
 	// namespaces are the run's contents, leftOut those that a label excludes.
 	namespaces, leftOut map[string]bool
 	// selectors limit the objects to those that match one of them; none means all.
@@ -40,20 +54,37 @@ func planOf(run berth.Run, cluster found) (plan, error) {
 	if err != nil {
 		return plan{}, &Failure{Reason: ReasonInvalidSpec, Message: err.Error()}
 	}
+	hooks, err := specHooksOf(run.Spec.Hooks, cluster.resources)
+	if err != nil {
+		return plan{}, &Failure{Reason: ReasonInvalidSpec, Message: err.Error()}
+	}
 	p := plan{
-		scope: scope, selectors: selectors, wide: scope.Wide(),
+		scope: scope, selectors: selectors, wide: scope.Wide(), hooks: hooks,
 		namespaces: setOf(run.Contents.Names), leftOut: setOf(run.Contents.Excluded),
+		chosen: map[string]resource{}, known: map[string]resource{}, ledgers: newLedgers(),
+		volumeGroupLabel: cmp.Or(run.Spec.VolumeGroupSnapshotLabelKey, defaultVolumeGroupLabel),
 	}
 	for _, failure := range cluster.failures {
 		p.warnings = append(p.warnings, line{text: failure})
 	}
-	chosen := filter(run.Spec, scope.Kind, cluster.resources)
+	spec := run.Spec
+	chosen := filter(spec, scope.Kind, cluster.resources)
 	for _, warning := range chosen.warnings {
 		p.warnings = append(p.warnings, line{text: warning})
 	}
+	p.excluded = chosen.excluded
+	for _, r := range cluster.resources {
+		if r.collectable {
+			p.known[r.String()] = r
+		}
+	}
+	for _, r := range chosen.resources {
+		p.chosen[r.String()] = r
+	}
+	p.order(spec.OrderedResources, cluster.resources)
 	p.noteContents(run.Contents)
-	p.schedule(chosen.resources, run.Contents.Names)
-	if len(p.stages) == 0 && len(run.Contents.Missing) > 0 {
+	p.schedule(chosen.resources)
+	if len(p.namespaces)+len(p.objects) == 0 && len(run.Contents.Missing) > 0 {
 		return plan{}, &Failure{Reason: ReasonNothingLeft, Message: nothingLeft(run.Contents)}
 	}
 	return p, nil
@@ -90,32 +121,78 @@ func (p *plan) noteContents(contents berth.Contents) {
 	}
 }
 
-// schedule turns the chosen resources into listings: a cluster-wide one where
-// every namespace is wanted, else one per namespace.
-func (p *plan) schedule(chosen []resource, namespaces []string) {
+// schedule turns the chosen resources into listings.
+func (p *plan) schedule(chosen []resource) {
 	var objects, namespaceObjects []*listing
 	selectors := p.queries()
 	for _, r := range chosen {
 		switch {
-		case r.isNamespaces() && len(namespaces) > 0:
-			// Selectors choose objects, and with them the namespaces that they
-			// live in: all namespaces are read.
-			namespaceObjects = append(namespaceObjects, newListing(r, "", []string{""}))
-		case r.isNamespaces():
-		case !r.namespaced || p.wide && len(namespaces) > 0:
-			objects = append(objects, newListing(r, "", selectors))
-		default:
-			for _, namespace := range namespaces {
-				objects = append(objects, newListing(r, namespace, selectors))
+		case r.String() == resourcePods:
+			continue // they are listed when the groups are formed
+		case r.String() == resourceClaims:
+			for _, place := range p.placesOf(r) {
+				p.claimObjects = append(p.claimObjects, newListing(r, place, selectors, p.ledgers))
 			}
+			continue
+		case r.isNamespaces():
+			if len(p.namespaces) > 0 {
+				// Selectors choose objects, and with them the namespaces that they
+				// live in: all namespaces are read.
+				namespaceObjects = append(namespaceObjects, newListing(r, "", []string{""}, p.ledgers))
+			}
+			continue
+		}
+		for _, place := range p.placesOf(r) {
+			objects = append(objects, newListing(r, place, selectors, p.ledgers))
 		}
 	}
-	stages := [][]*listing{slices.Concat(namespaceObjects, objects)}
-	if len(p.selectors) > 0 {
-		// Which namespaces are taken depends on what was found in them.
-		stages = [][]*listing{objects, namespaceObjects}
+	if len(p.selectors) == 0 {
+		objects, namespaceObjects = slices.Concat(namespaceObjects, objects), nil
 	}
-	p.stages = slices.DeleteFunc(stages, func(s []*listing) bool { return len(s) == 0 })
+	p.objects, p.namespaceObjects = objects, namespaceObjects
+}
+
+// placesOf says where a resource is listed: once in the whole cluster, named by
+// the empty string, where every namespace is wanted, else in each namespace.
+func (p *plan) placesOf(r resource) []string {
+	if !r.namespaced || p.wide && len(p.namespaces) > 0 {
+		return []string{""}
+	}
+	return slices.Sorted(maps.Keys(p.namespaces))
+}
+
+// relatable is a resource whose objects are taken where others need them: one
+// that is not excluded, and, where it is namespaced, chosen.
+func (p *plan) relatable(name string) (resource, bool) {
+	r, known := p.known[name]
+	if !known || p.excluded(r) {
+		return resource{}, false
+	}
+	_, chosen := p.chosen[name]
+	return r, chosen || !r.namespaced
+}
+
+// order reads orderedResources. What cannot be followed is a warning.
+func (p *plan) order(asked map[string]string, all []resource) {
+	for _, name := range slices.Sorted(maps.Keys(asked)) {
+		r, found := lookUp(name, all)
+		if _, chosen := p.chosen[r.String()]; !found || !chosen {
+			p.warnings = append(p.warnings, line{text: fmt.Sprintf("orderedResources: the backup takes no %q", name)})
+			continue
+		}
+		list := orderedList{resource: r.String()}
+		for _, key := range berth.OrderedNames(asked[name]) {
+			namespace, _ := splitKey(key)
+			if r.namespaced != (namespace != "") || r.namespaced && !p.namespaces[namespace] {
+				p.warnings = append(p.warnings, line{text: fmt.Sprintf("orderedResources: %s %q is in no namespace of the backup", r, key)})
+				continue
+			}
+			list.keys = append(list.keys, key)
+		}
+		if len(list.keys) > 0 {
+			p.ordered = append(p.ordered, list)
+		}
+	}
 }
 
 // queries are the selectors as requests spell them: a list each, since the API
@@ -158,12 +235,15 @@ func (p *plan) wants(r resource, h head, touched func(namespace string) bool) bo
 	case h.excluded || h.deleting:
 		return false
 	case r.isNamespaces():
-		return p.namespaces[h.name] && (len(p.selectors) == 0 || p.matches(h) || touched(h.name))
+		return p.namespaces[h.name] && (p.selects(h) || touched(h.name))
 	case r.namespaced:
 		return p.namespaces[h.namespace]
 	}
 	return true
 }
+
+// selects says whether the selectors choose an object.
+func (p *plan) selects(h head) bool { return len(p.selectors) == 0 || p.matches(h) }
 
 func (p *plan) matches(h head) bool {
 	return slices.ContainsFunc(p.selectors, func(s labels.Selector) bool { return s.Matches(labels.Set(h.labels())) })

@@ -25,6 +25,9 @@ type Job struct {
 	// Progress, if set, is called from several goroutines, one at a time, for
 	// every some objects: it must be cheap. UpdatedAt is not set.
 	Progress func(berth.Progress)
+	// Pods remembers, for the next attempt, whose hooks have begun. Without one
+	// nobody does.
+	Pods PodLog
 }
 
 // Taken is a backup whose artefacts are written, and that does not exist yet.
@@ -79,10 +82,7 @@ func take(ctx context.Context, cluster *Cluster, f folder, job Job) (*Taken, err
 		return nil, err
 	}
 	log := newRunLog()
-	c := &collector{
-		cluster: cluster, plan: p, workers: max(job.Run.ItemBlockWorkerCount, 1),
-		results: &results{log: log}, meter: &meter{report: job.Progress},
-	}
+	c := newCollector(ctx, cluster, p, job, log)
 	log.info("backup started", "name", job.Run.Name, "id", job.Run.ID, "attempt", job.Run.Attempt, "fence", job.Run.Fence,
 		"kubernetes", found.version.GitVersion, "namespaces", len(job.Run.Contents.Names))
 	for _, l := range p.errors {
@@ -91,16 +91,21 @@ func take(ctx context.Context, cluster *Cluster, f folder, job Job) (*Taken, err
 	for _, l := range p.warnings {
 		c.results.warning(l.namespace, l.text)
 	}
+	if err := c.thaw(ctx); err != nil {
+		return nil, err
+	}
 	tarball, err := f.create(ctx, ObjectName(job.Run.Name, ArtefactArchive), func(w io.Writer) error { return c.archiveTo(ctx, w) })
 	if err != nil {
 		return nil, err
 	}
 	tarball.Name = ArtefactArchive
 	c.warnOfNewNamespaces(ctx)
+	c.warnOfVolumes()
+	c.warnOfNothing()
 	outcome := c.outcome()
 	log.info("backup collected", "phase", outcome.Phase, "items", outcome.Progress.ItemsBackedUp,
 		"errors", outcome.Errors, "warnings", outcome.Warnings)
-	descriptions, err := f.writeDescriptions(ctx, log, c.results, resourceListOf(p.stages))
+	descriptions, err := f.writeDescriptions(ctx, log, c.results, resourceListOf(p.ledgers))
 	if err != nil {
 		return nil, err
 	}
@@ -108,6 +113,19 @@ func take(ctx context.Context, cluster *Cluster, f folder, job Job) (*Taken, err
 		Outcome: outcome, Artefacts: append([]Artefact{claim, tarball}, descriptions...),
 		ServerVersion: found.version, folder: f,
 	}, nil
+}
+
+func newCollector(lease context.Context, cluster *Cluster, p plan, job Job, log *runLog) *collector {
+	c := &collector{
+		cluster: cluster, run: job.Run, plan: p, workers: max(job.Run.ItemBlockWorkerCount, 1), budget: cluster.budget,
+		results: &results{log: log}, meter: &meter{report: job.Progress}, related: newRelated(), pods: job.Pods,
+		lease: lease, volumes: map[string]string{}, classes: map[string]string{},
+	}
+	if c.pods == nil {
+		c.pods = noPodLog{}
+	}
+	c.pool = newPool(c.workers)
+	return c
 }
 
 // archiveTo writes the archive of everything that the plan lists.
@@ -127,6 +145,7 @@ func (c *collector) archiveTo(ctx context.Context, w io.Writer) error {
 
 func (c *collector) outcome() berth.Outcome {
 	o := berth.Outcome{Phase: berth.PhaseCompleted, Progress: c.meter.progress()}
+	o.HooksAttempted, o.HooksFailed = c.hookCounts.attempted, c.hookCounts.failed
 	if o.Errors, o.Warnings = c.results.counts(); o.Errors > 0 {
 		o.Phase = berth.PhasePartiallyFailed
 	}
