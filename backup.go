@@ -91,8 +91,10 @@ type Namespaces struct {
 type Progress struct {
 	ItemsBackedUp, TotalItems int
 	// Bytes are those of the items' JSON, before compression.
-	Bytes     int64
-	UpdatedAt time.Time
+	Bytes int64
+	// HooksAttempted and HooksFailed count commands that were executed in pods.
+	HooksAttempted, HooksFailed int
+	UpdatedAt                   time.Time
 }
 
 // QueueEntry is a waiting backup's place and what it waits for.
@@ -218,8 +220,6 @@ type Outcome struct {
 	// FailureReason is set for Failed only, as in Velero's status.
 	FailureReason string
 	Progress      Progress
-	// HooksAttempted and HooksFailed count commands that were run in pods.
-	HooksAttempted, HooksFailed int
 }
 
 // StorageLocation is where a cluster's backups go.

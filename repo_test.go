@@ -52,6 +52,8 @@ var libraries = []struct {
 	{"k8s.io/client-go", []string{"k8ssync", "worker/backup", "internal/devenv", "cmd"}, "the cluster's words stop at its two rooms"},
 	{"gocloud.dev", []string{"objectstore"}, "one way to a bucket"},
 	{"github.com/spf13/cobra", []string{"cmd"}, "command lines are read in cmd"},
+	{"github.com/prometheus", []string{"cmd"}, "metrics are gathered where everything is wired"},
+	{"github.com/virtual-kubelet", []string{"internal/devenv"}, "a kubelet is for tests"},
 	{"github.com/testcontainers", []string{"db/dbtest"}, "containers are for tests"},
 	{"github.com/fergusstrange", []string{"internal/devenv"}, "an embedded Postgres is for development"},
 }

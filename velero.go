@@ -41,12 +41,19 @@ type VeleroStatus struct {
 	Warnings            int             `json:"warnings,omitempty"`
 	Errors              int             `json:"errors,omitempty"`
 	Progress            *VeleroProgress `json:"progress,omitempty"`
+	HookStatus          *VeleroHooks    `json:"hookStatus,omitempty"`
 }
 
 // VeleroProgress is Velero's BackupProgress.
 type VeleroProgress struct {
 	TotalItems    int `json:"totalItems,omitempty"`
 	ItemsBackedUp int `json:"itemsBackedUp,omitempty"`
+}
+
+// VeleroHooks is Velero's HookStatus.
+type VeleroHooks struct {
+	HooksAttempted int `json:"hooksAttempted,omitempty"`
+	HooksFailed    int `json:"hooksFailed,omitempty"`
 }
 
 // VeleroBackupOf is the object that mirrors b in the Kubernetes namespace
@@ -94,6 +101,9 @@ func VeleroStatusOf(b Backup) VeleroStatus {
 	}
 	if b.Progress != nil {
 		s.Progress = &VeleroProgress{TotalItems: b.Progress.TotalItems, ItemsBackedUp: b.Progress.ItemsBackedUp}
+		if b.Progress.HooksAttempted > 0 {
+			s.HookStatus = &VeleroHooks{HooksAttempted: b.Progress.HooksAttempted, HooksFailed: b.Progress.HooksFailed}
+		}
 	}
 	return s
 }

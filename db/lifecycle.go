@@ -28,6 +28,7 @@ func (s *Store) Finalize(ctx context.Context, run berth.Run, outcome berth.Outco
 	return s.fenced(ctx, "finalize", "finalize", run, phase, pgx.NamedArgs{
 		"phase": phase, "warnings": outcome.Warnings, "errors": outcome.Errors,
 		"items": outcome.Progress.ItemsBackedUp, "total": outcome.Progress.TotalItems, "bytes": outcome.Progress.Bytes,
+		"hooks_attempted": outcome.Progress.HooksAttempted, "hooks_failed": outcome.Progress.HooksFailed,
 	})
 }
 

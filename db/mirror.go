@@ -37,8 +37,9 @@ func (s *Store) LeadMirror(ctx context.Context, clusterName, holder string, ttl 
 
 type mirrorRow struct {
 	backupRow
-	Through   int64
-	ObjectUID string
+	Through                     int64
+	ObjectUID                   string
+	HooksAttempted, HooksFailed int
 }
 
 // Mirrors reads at most limit backups whose object in the cluster is behind.
@@ -64,6 +65,9 @@ func (s *Store) Mirrors(ctx context.Context, clusterName string, limit int) ([]b
 		b, err := row.backup()
 		if err != nil {
 			return nil, err
+		}
+		if b.Progress != nil {
+			b.Progress.HooksAttempted, b.Progress.HooksFailed = row.HooksAttempted, row.HooksFailed
 		}
 		mirrors[i] = berth.Mirror{Backup: b, Seq: row.Seq, ObjectUID: row.ObjectUID, Through: row.Through}
 	}

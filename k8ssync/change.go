@@ -16,7 +16,7 @@ import (
 // berth.VeleroStatus. Whatever else stands there is another's.
 var statusFields = []string{
 	"version", "formatVersion", "expiration", "phase", "queuePosition", "validationErrors",
-	"startTimestamp", "completionTimestamp", "failureReason", "warnings", "errors", "progress",
+	"startTimestamp", "completionTimestamp", "failureReason", "warnings", "errors", "progress", "hookStatus",
 }
 
 // change is what has to be done to an object.

@@ -195,6 +195,8 @@ func (f engineFunc) Take(ctx context.Context, run berth.Run, progress func(berth
 // completed is the outcome of most runs here.
 var completed = berth.Outcome{Phase: berth.PhaseCompleted, Progress: berth.Progress{ItemsBackedUp: 9, TotalItems: 9, Bytes: 900}}
 
+func (engineFunc) Validate(context.Context, berth.Run) ([]string, error) { return nil, nil }
+
 // taking is an engine that takes so long for each backup.
 func taking(q *fakeQueue, d time.Duration) engineFunc {
 	return func(ctx context.Context, run berth.Run, _ func(berth.Progress)) (worker.Taken, error) {

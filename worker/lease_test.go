@@ -29,6 +29,8 @@ type witness struct {
 	cause error
 }
 
+func (*witness) Validate(context.Context, berth.Run) ([]string, error) { return nil, nil }
+
 func (w *witness) Take(ctx context.Context, _ berth.Run, _ func(berth.Progress)) (worker.Taken, error) {
 	<-ctx.Done()
 	w.mu.Lock()

@@ -27,6 +27,9 @@ type RunStore interface {
 // of berth.CodeNotReady says that the database was away and Take is to be called
 // again; any other one fails the backup with the error's text.
 type Engine interface {
+	// Validate lists what only the cluster can say against a backup, before it
+	// starts: with a problem it ends as FailedValidation. Errors are as Take's.
+	Validate(ctx context.Context, run berth.Run) (problems []string, err error)
 	Take(ctx context.Context, run berth.Run, progress func(berth.Progress)) (Taken, error)
 }
 
@@ -79,12 +82,23 @@ func (w *Worker) carryOut(h *hold) (_ berth.Outcome, err error) {
 			err = fmt.Errorf("panic: %v", v)
 		}
 	}()
+	var problems []string
+	err = Outlast(h.ctx, func() (err error) {
+		problems, err = w.engine.Validate(h.ctx, h.run)
+		return err
+	})
+	switch {
+	case err != nil:
+		return berth.Outcome{}, err
+	case len(problems) > 0:
+		return berth.Outcome{Phase: berth.PhaseFailedValidation, Message: problems[0], ValidationErrors: problems}, nil
+	}
 	if err := w.write(h.ctx, func(ctx context.Context) error { return w.store.Start(ctx, h.run) }); err != nil {
 		return berth.Outcome{}, err
 	}
 	started := time.Now()
 	var taken Taken
-	err = outlast(h.ctx, func() (err error) {
+	err = Outlast(h.ctx, func() (err error) {
 		taken, err = w.takeReporting(h)
 		return err
 	})
@@ -183,7 +197,7 @@ func (w *Worker) giveBack(h *hold) error {
 // write writes until it succeeds while the database is away, as long as ctx
 // lasts: what is known of a backup is not thrown away for a restart of Postgres.
 func (w *Worker) write(ctx context.Context, write func(context.Context) error) error {
-	return outlast(ctx, func() error { return w.bounded(ctx, write) })
+	return Outlast(ctx, func() error { return w.bounded(ctx, write) })
 }
 
 // bounded ends a write that hangs, as on a connection that died in silence: the
@@ -194,8 +208,9 @@ func (w *Worker) bounded(ctx context.Context, write func(context.Context) error)
 	return write(ctx)
 }
 
-// outlast does something until it no longer fails for the database being away.
-func outlast(ctx context.Context, do func() error) error {
+// Outlast does something until it no longer fails for the database being away, as
+// long as ctx lasts.
+func Outlast(ctx context.Context, do func() error) error {
 	backoff := 50 * time.Millisecond
 	for {
 		err := do()

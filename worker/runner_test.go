@@ -35,6 +35,31 @@ func TestABackupGoesThroughItsPhasesInOrder(t *testing.T) {
 	})
 }
 
+// judge is an engine that finds something against every backup.
+type judge struct {
+	engineFunc
+	problems []string
+}
+
+func (j judge) Validate(context.Context, berth.Run) ([]string, error) { return j.problems, nil }
+
+// What the cluster says against a backup ends it before it starts.
+func TestABackupThatTheClusterRefusesDoesNotStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue()
+		q.put("nightly")
+		start(t, q, judge{taking(q, time.Second), []string{"no policy", "no more"}}, worker.Config{})
+		time.Sleep(time.Minute)
+		if diff := cmp.Diff([]string{"Finish"}, q.life(1)); diff != "" {
+			t.Errorf("the calls of a run (-want +got):\n%s", diff)
+		}
+		want := berth.Outcome{Phase: berth.PhaseFailedValidation, Message: "no policy", ValidationErrors: []string{"no policy", "no more"}}
+		if diff := cmp.Diff(want, q.of("Finish")[0].outcome); diff != "" {
+			t.Errorf("the outcome (-want +got):\n%s", diff)
+		}
+	})
+}
+
 // sortCloseLast puts Close last: whether the store is let go of before or after
 // the row is written makes no difference.
 func sortCloseLast(names []string) []string {

@@ -24,6 +24,10 @@ type engine struct {
 	storeTimeout time.Duration
 }
 
+func (e engine) Validate(ctx context.Context, run berth.Run) ([]string, error) {
+	return e.cluster.Validate(ctx, run.Spec, e.namespace)
+}
+
 func (e engine) Take(ctx context.Context, run berth.Run, progress func(berth.Progress)) (worker.Taken, error) {
 	contents, err := e.contents(ctx, run)
 	if err != nil {
@@ -38,7 +42,9 @@ func (e engine) Take(ctx context.Context, run berth.Run, progress func(berth.Pro
 	if err != nil {
 		return nil, fmt.Errorf("open storage location %s: %w", location.Name, err)
 	}
-	done, err := backup.Take(ctx, e.cluster, objects, backup.Job{Run: run, Progress: progress})
+	done, err := backup.Take(ctx, e.cluster, objects, backup.Job{
+		Run: run, Namespace: e.namespace, Progress: progress, Pods: podLog{e.store, run},
+	})
 	if err != nil {
 		return nil, errors.Join(err, objects.Close())
 	}

@@ -34,6 +34,8 @@ type workerFlags struct {
 	recheck       time.Duration
 	shutdownGrace time.Duration
 	mirrorQPS     float64
+	metricsListen string
+	options       backup.Options
 	lease         worker.Lease
 	storage       storageFlags
 	reaper        reaperFlags
@@ -63,6 +65,11 @@ func workerCommand() *cobra.Command {
 	flags.DurationVar(&f.lease.TTL, "lease-ttl", 60*time.Second, "how long a worker may be silent before its backups count as lost")
 	flags.DurationVar(&f.lease.Renew, "lease-renew", 20*time.Second, "how often a worker renews its leases")
 	flags.DurationVar(&f.lease.Margin, "lease-margin", 10*time.Second, "how long before the end of its lease a worker stops by itself")
+	flags.StringVar(&f.metricsListen, "metrics-listen", "", "address of the Prometheus metrics, such as 127.0.0.1:9090 (empty: none)")
+	flags.IntVar(&f.options.PageSize, "page-size", backup.DefaultPageSize, "how many objects one request of a list asks for")
+	flags.Float64Var(&f.options.QPS, "client-qps", 0, "requests a second that all running backups send to the API server together (0: as many as it takes)")
+	flags.IntVar(&f.options.Burst, "client-burst", 0, "how many of them may come at once (0: as many as in a second)")
+	flags.Int64Var(&f.options.Memory, "memory", backup.DefaultMemory, "bytes of objects that all running backups hold at a time")
 	f.storage.add(flags)
 	f.reaper.add(flags)
 	return command
@@ -80,6 +87,9 @@ func (f workerFlags) check() error {
 	}
 	if f.shutdownGrace < 0 {
 		return errors.New("--shutdown-grace cannot be negative")
+	}
+	if err := f.options.Check(); err != nil {
+		return err
 	}
 	if err := f.lease.Check(); err != nil {
 		return fmt.Errorf("--lease-ttl, --lease-renew and --lease-margin: %w", err)
@@ -112,7 +122,7 @@ func work(ctx context.Context, f workerFlags) error {
 	if err := prepareCluster(ctx, store, f, log); err != nil {
 		return err
 	}
-	cluster, err := backup.NewCluster(config, backup.Options{})
+	cluster, err := backup.NewCluster(config, f.options)
 	if err != nil {
 		return err
 	}
@@ -146,6 +156,15 @@ func work(ctx context.Context, f workerFlags) error {
 	hint := make(chan struct{}, 1)
 	loops.Go(func() { listen(alive, store, []string{db.ChannelQueue, db.ChannelMirror}, log, hint) })
 	loops.Go(func() { fanOut(alive, hint, w.Kick, wake) })
+	metrics, err := serveMetrics(alive, f.metricsListen, newPoolCollector(f.cluster, cluster), log)
+	if err != nil {
+		return err
+	}
+	loops.Go(func() {
+		if err := metrics(); err != nil {
+			log.Error("serve the metrics", "error", err)
+		}
+	})
 	log.Info("working", "cluster", f.cluster, "worker", id)
 	return w.Run(ctx)
 }

@@ -6,7 +6,8 @@ finalizing AS (
      WHERE b.seq = @seq AND b.fence = @fence AND b.phase = 'InProgress'
     RETURNING b.*),
 counted AS (
-    UPDATE progress p SET items_backed_up = @items, total_items = @total, bytes = @bytes, updated_at = i.at
+    UPDATE progress p SET items_backed_up = @items, total_items = @total, bytes = @bytes, hooks_attempted = @hooks_attempted, hooks_failed = @hooks_failed,
+           updated_at = i.at
       FROM finalizing f, instant i WHERE p.seq = f.seq AND p.fence = f.fence),
 logged AS (
     INSERT INTO events (at, cluster_id, seq, from_phase, to_phase, reason, worker, fence, attempt, slot)

@@ -14,8 +14,9 @@ due AS (
     SELECT seq, through FROM behind
     UNION ALL SELECT seq, 0 FROM moved WHERE seq NOT IN (SELECT seq FROM behind))
 SELECT b.*, o.contents_missing, o.contents_excluded, d.through, coalesce(m.object_uid, '') AS object_uid,
+       coalesce(p.hooks_attempted, 0) AS hooks_attempted, coalesce(p.hooks_failed, 0) AS hooks_failed,
        CASE WHEN b.phase = 'Queued' THEN queue_position(b.seq) ELSE 0 END AS position,
        0::bigint AS overlapping_ahead
   FROM due d CROSS JOIN LATERAL (SELECT * FROM backup_rows r WHERE r.seq = d.seq LIMIT 1) b
-  JOIN backups o ON o.seq = d.seq LEFT JOIN mirrors m ON m.seq = d.seq
+  JOIN backups o ON o.seq = d.seq LEFT JOIN mirrors m ON m.seq = d.seq LEFT JOIN progress p ON p.seq = d.seq
  ORDER BY b.seq

@@ -7,7 +7,7 @@ started AS (
     RETURNING b.*),
 counted AS (
     INSERT INTO progress (seq, fence, updated_at) SELECT s.seq, s.fence, i.at FROM started s, instant i
-    ON CONFLICT (seq) DO UPDATE SET fence = excluded.fence, items_backed_up = 0, total_items = 0, bytes = 0, updated_at = excluded.updated_at),
+    ON CONFLICT (seq) DO UPDATE SET fence = excluded.fence, items_backed_up = 0, total_items = 0, bytes = 0, hooks_attempted = 0, hooks_failed = 0, updated_at = excluded.updated_at),
 logged AS (
     INSERT INTO events (at, cluster_id, seq, from_phase, to_phase, reason, worker, fence, attempt, slot)
     SELECT i.at, s.cluster_id, s.seq, 'ReadyToStart', s.phase, s.reason, s.worker, s.fence, s.attempt, s.slot FROM started s, instant i),

@@ -102,5 +102,8 @@ func outcomeOf(s berth.VeleroStatus) (berth.Outcome, bool) {
 	if s.Progress != nil {
 		o.Progress = berth.Progress{ItemsBackedUp: s.Progress.ItemsBackedUp, TotalItems: s.Progress.TotalItems}
 	}
+	if s.HookStatus != nil {
+		o.Progress.HooksAttempted, o.Progress.HooksFailed = s.HookStatus.HooksAttempted, s.HookStatus.HooksFailed
+	}
 	return o, s.Phase == berth.PhaseCompleted || s.Phase == berth.PhasePartiallyFailed
 }

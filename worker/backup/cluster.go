@@ -37,12 +37,34 @@ type Options struct {
 // minMemory lets a few batches pass beside each other.
 const minMemory = 1 << 20
 
+// DefaultPageSize is Velero's.
+const DefaultPageSize = 500
+
+// Check says what is wrong with the options; nil if nothing is.
+func (o Options) Check() error {
+	for _, option := range []struct {
+		flag  string
+		wrong bool
+	}{
+		{"--page-size must be from 1 to 10000", o.PageSize < 0 || o.PageSize > 10_000},
+		{"--client-qps cannot be negative", !(o.QPS >= 0)},
+		{"--client-burst cannot be negative", o.Burst < 0},
+		{fmt.Sprintf("--memory must be at least %d", minMemory), o.Memory < 0 || o.Memory > 0 && o.Memory < minMemory},
+		{"the options of a cluster cannot be negative", o.ConcurrentLists < 0 || o.RequestTimeout < 0 || o.RetryWait < 0},
+	} {
+		if option.wrong {
+			return errors.New(option.flag)
+		}
+	}
+	return nil
+}
+
 func (o Options) withDefaults() (Options, error) {
-	if o.PageSize < 0 || o.ConcurrentLists < 0 || o.RequestTimeout < 0 || o.RetryWait < 0 || o.Memory < 0 || o.QPS < 0 || o.Burst < 0 {
-		return Options{}, errors.New("the options of a cluster cannot be negative")
+	if err := o.Check(); err != nil {
+		return Options{}, err
 	}
 	if o.PageSize == 0 {
-		o.PageSize = 500
+		o.PageSize = DefaultPageSize
 	}
 	if o.ConcurrentLists == 0 {
 		o.ConcurrentLists = 4
@@ -56,7 +78,6 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Memory == 0 {
 		o.Memory = DefaultMemory
 	}
-	o.Memory = max(o.Memory, minMemory)
 	if o.Burst == 0 {
 		o.Burst = int(o.QPS) + 1
 	}

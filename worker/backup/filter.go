@@ -17,11 +17,11 @@ type filtered struct {
 	warnings []string
 }
 
-// filter applies a spec's resource filters to what a cluster has. The rules
-// are Velero's, but for two. A backup of no namespace ("" alone) without a word
+// filter applies a spec's resource filters, and those of its policy, to what a
+// cluster has. The rules are Velero's, but for two. A backup of no namespace ("" alone) without a word
 // on cluster-scoped resources takes them all, since it would be empty else. And
 // an exclude that names one of two cohabiting resources excludes both.
-func filter(spec berth.Spec, scope berth.ScopeKind, all []resource) filtered {
+func filter(spec berth.Spec, also policy, scope berth.ScopeKind, all []resource) filtered {
 	var out filtered
 	never := spec.IncludeClusterResources != nil && !*spec.IncludeClusterResources
 	read := func(field string, entries []string) selection {
@@ -41,6 +41,8 @@ func filter(spec berth.Spec, scope berth.ScopeKind, all []resource) filtered {
 		excludeCluster := read("excludedClusterScopedResources", spec.ExcludedClusterScopedResources)
 		includeNamespaced := read("includedNamespaceScopedResources", spec.IncludedNamespaceScopedResources)
 		excludeNamespaced := read("excludedNamespaceScopedResources", spec.ExcludedNamespaceScopedResources)
+		includeCluster, excludeCluster = combine(includeCluster, excludeCluster, also.IncludedClusterScopedResources, also.ExcludedClusterScopedResources, all)
+		includeNamespaced, excludeNamespaced = combine(includeNamespaced, excludeNamespaced, also.IncludedNamespaceScopedResources, also.ExcludedNamespaceScopedResources, all)
 		takes = newRule(scope, includeCluster, excludeCluster, includeNamespaced, excludeNamespaced)
 		out.excluded = func(r resource) bool {
 			return r.namespaced && excludeNamespaced.hasEither(r) || !r.namespaced && excludeCluster.hasEither(r)

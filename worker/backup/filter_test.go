@@ -59,7 +59,7 @@ func TestFilter(t *testing.T) {
 		"the cohabitant that is named":             {berth.Spec{IncludedResources: []string{"events.events.k8s.io"}}, berth.ScopeSome, "events.events.k8s.io"},
 	} {
 		var got []string
-		for _, r := range filter(test.spec, test.scope, aCluster).resources {
+		for _, r := range filter(test.spec, policy{}, test.scope, aCluster).resources {
 			got = append(got, r.String())
 		}
 		if strings.Join(got, " ") != test.want {
@@ -86,7 +86,7 @@ func TestNamesOfResources(t *testing.T) {
 
 func TestEntriesThatNameNothingAreWarnedOf(t *testing.T) {
 	t.Parallel()
-	got := filter(berth.Spec{IncludedResources: []string{"unicorns", "bindings", "pods.nowhere"}, ExcludedResources: []string{"cm"}}, berth.ScopeSome, aCluster)
+	got := filter(berth.Spec{IncludedResources: []string{"unicorns", "bindings", "pods.nowhere"}, ExcludedResources: []string{"cm"}}, policy{}, berth.ScopeSome, aCluster)
 	if len(got.warnings) != 3 || !slices.ContainsFunc(got.warnings, func(s string) bool { return strings.HasPrefix(s, `includedResources: "bindings"`) }) {
 		t.Errorf("warnings: %q", got.warnings)
 	}
@@ -107,7 +107,7 @@ func TestPlanListsEachNamespaceOrTheWholeCluster(t *testing.T) {
 		"everything of nothing": {berth.Spec{IncludedResources: []string{"cm", "ns", "nodes"}}, nil, "nodes"},
 		"an empty pattern":      {berth.Spec{IncludedNamespaces: []string{"x-*"}, IncludedResources: []string{"cm", "ns"}}, nil, ""},
 	} {
-		p, err := planOf(berth.Run{Spec: test.spec, Contents: berth.Contents{Names: test.names}}, cluster)
+		p, err := planOf(berth.Run{Spec: test.spec, Contents: berth.Contents{Names: test.names}}, policy{}, cluster)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +123,7 @@ func TestPlanListsEachNamespaceOrTheWholeCluster(t *testing.T) {
 
 func TestPlanRefusesASpecThatCannotBeFollowed(t *testing.T) {
 	t.Parallel()
-	_, err := planOf(berth.Run{Spec: berth.Spec{IncludedNamespaces: []string{"a**"}}}, found{resources: aCluster})
+	_, err := planOf(berth.Run{Spec: berth.Spec{IncludedNamespaces: []string{"a**"}}}, policy{}, found{resources: aCluster})
 	failure, ok := err.(*Failure)
 	if !ok || failure.Reason != ReasonInvalidSpec {
 		t.Errorf("the error is %v", err)

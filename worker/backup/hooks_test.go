@@ -132,7 +132,7 @@ func TestAPodIsReadBetweenItsHooks(t *testing.T) {
 	})
 	taken := th.takeAndPublish(run(namespace))
 	th.wantNotes("read", "db/main: freeze", "read", "db/main: thaw now")
-	if o := taken.Outcome; o.Phase != berth.PhaseCompleted || o.HooksAttempted != 2 || o.HooksFailed != 0 {
+	if o := taken.Outcome; o.Phase != berth.PhaseCompleted || o.Progress.HooksAttempted != 2 || o.Progress.HooksFailed != 0 {
 		t.Errorf("the outcome is %+v", o)
 	}
 	if body := string(th.files()["resources/pods/namespaces/"+namespace+"/db.json"]); !strings.Contains(body, `"frozen":"yes"`) {
@@ -167,7 +167,7 @@ func TestHooksOfTheSpecRunInTheirOrder(t *testing.T) {
 	taken := th.takeAndPublish(r)
 	// A pod's own hook takes the place of the spec's of that phase, not of the other.
 	th.wantNotes("db/main: first", "db/main: second", "db/agent: third", "db/main: last", "own/main: mine", "own/main: last")
-	if o := taken.Outcome; o.Phase != berth.PhaseCompleted || o.HooksAttempted != 6 || o.Progress.ItemsBackedUp != o.Progress.TotalItems {
+	if o := taken.Outcome; o.Phase != berth.PhaseCompleted || o.Progress.HooksAttempted != 6 || o.Progress.ItemsBackedUp != o.Progress.TotalItems {
 		t.Errorf("the outcome is %+v", o)
 	}
 	if got := th.podsOf(namespace); !slices.Equal(got, []string{"db", "done", "own", "web"}) {
@@ -206,7 +206,7 @@ func TestAFailingHook(t *testing.T) {
 			th.Pod(t, namespace, "db", test.pod)
 			taken := th.takeAndPublish(run(namespace))
 			th.wantNotes(test.want...)
-			if o := taken.Outcome; o.Phase != berth.PhasePartiallyFailed || o.Errors != 1 || o.HooksFailed != 1 || o.Progress.ItemsBackedUp != o.Progress.TotalItems {
+			if o := taken.Outcome; o.Phase != berth.PhasePartiallyFailed || o.Errors != 1 || o.Progress.HooksFailed != 1 || o.Progress.ItemsBackedUp != o.Progress.TotalItems {
 				t.Errorf("the outcome is %+v", o)
 			}
 			if got := th.podsOf(namespace); !slices.Equal(got, test.pods) {

@@ -45,7 +45,7 @@ type line struct{ namespace, text string }
 
 // planOf decides what to list. It fails where a spec cannot be followed and
 // where nothing is left to back up because what was named does not exist.
-func planOf(run berth.Run, cluster found) (plan, error) {
+func planOf(run berth.Run, also policy, cluster found) (plan, error) {
 	scope, problems := berth.ScopeOf(run.Spec.IncludedNamespaces, run.Spec.ExcludedNamespaces)
 	if len(problems) > 0 {
 		return plan{}, &Failure{Reason: ReasonInvalidSpec, Message: problems[0].Pointer + ": " + problems[0].Detail}
@@ -68,7 +68,7 @@ func planOf(run berth.Run, cluster found) (plan, error) {
 		p.warnings = append(p.warnings, line{text: failure})
 	}
 	spec := run.Spec
-	chosen := filter(spec, scope.Kind, cluster.resources)
+	chosen := filter(spec, also, scope.Kind, cluster.resources)
 	for _, warning := range chosen.warnings {
 		p.warnings = append(p.warnings, line{text: warning})
 	}

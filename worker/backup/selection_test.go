@@ -229,3 +229,38 @@ func TestNoNamespaceMeansClusterScopedObjectsOnly(t *testing.T) {
 		t.Errorf("no ClusterRole among %q", paths)
 	}
 }
+
+// A policy stands in a ConfigMap beside the Backup objects; what is wrong with it
+// is known before the backup starts.
+func TestAResourcePolicyOfTheCluster(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ns, velero := f.namespace("policy"), f.namespace("velero")
+	text := func(keys ...string) func(*unstructured.Unstructured) {
+		return func(o *unstructured.Unstructured) {
+			data := map[string]any{}
+			for _, key := range keys {
+				data[key] = "version: v1\nincludeExcludePolicy:\n  excludedNamespaceScopedResources: [configmaps]\n"
+			}
+			o.Object["data"] = data
+		}
+	}
+	f.configMap(velero, "good", text("policy"))
+	f.configMap(velero, "two", text("policy", "another"))
+	f.configMap(ns, "left-out", nil)
+	for name, want := range map[string]string{"good": "", "two": "has 2 keys", "none": "there is no ConfigMap " + velero + "/none"} {
+		r := run(ns)
+		r.Spec.ResourcePolicy = &berth.ResourcePolicy{Kind: "configmap", Name: name}
+		problems, err := f.cluster.Validate(t.Context(), r.Spec, velero)
+		if err != nil || (len(problems) > 0) != (want != "") || want != "" && !strings.Contains(problems[0], want) {
+			t.Errorf("%s: %q, %v", name, problems, err)
+		}
+		_, err = backup.Take(t.Context(), f.cluster, f.store, backup.Job{Run: r, Namespace: velero})
+		if (err != nil) != (want != "") || err != nil && failureOf(t, err).Reason != backup.ReasonInvalidSpec {
+			t.Errorf("%s: the error is %v", name, err)
+		}
+		if want == "" && len(f.configMapsOf(ns)) != 0 {
+			t.Error("the policy does not count")
+		}
+	}
+}

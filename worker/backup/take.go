@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/version"
@@ -22,6 +23,8 @@ type Job struct {
 	// Run.ItemBlockWorkerCount goroutines bring the objects into the archive, at
 	// least 1.
 	Run berth.Run
+	// Namespace is that of the Backup objects, where resource policies are.
+	Namespace string
 	// Progress, if set, is called from several goroutines, one at a time, for
 	// every some objects: it must be cheap. UpdatedAt is not set.
 	Progress func(berth.Progress)
@@ -73,7 +76,14 @@ func take(ctx context.Context, cluster *Cluster, f folder, job Job) (*Taken, err
 	if err != nil {
 		return nil, err
 	}
-	p, err := planOf(job.Run, found)
+	also, problems, err := cluster.policyOf(ctx, job.Run.Spec, job.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	if len(problems) > 0 {
+		return nil, &Failure{Reason: ReasonInvalidSpec, Message: strings.Join(problems, "; ")}
+	}
+	p, err := planOf(job.Run, also, found)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +155,7 @@ func (c *collector) archiveTo(ctx context.Context, w io.Writer) error {
 
 func (c *collector) outcome() berth.Outcome {
 	o := berth.Outcome{Phase: berth.PhaseCompleted, Progress: c.meter.progress()}
-	o.HooksAttempted, o.HooksFailed = c.hookCounts.attempted, c.hookCounts.failed
+	o.Progress.HooksAttempted, o.Progress.HooksFailed = c.hookCounts.attempted, c.hookCounts.failed
 	if o.Errors, o.Warnings = c.results.counts(); o.Errors > 0 {
 		o.Phase = berth.PhasePartiallyFailed
 	}
