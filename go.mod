@@ -21,6 +21,7 @@ require (
 	github.com/virtual-kubelet/virtual-kubelet v1.14.1
 	gocloud.dev v0.49.0
 	k8s.io/apimachinery v0.37.2
+	k8s.io/streaming v0.37.2
 )
 
 require (
@@ -182,5 +183,4 @@ require (
 	k8s.io/apiserver v0.37.1 // indirect
 	k8s.io/component-base v0.37.1 // indirect
 	k8s.io/kubelet v0.37.1 // indirect
-	k8s.io/streaming v0.37.2 // indirect
 )

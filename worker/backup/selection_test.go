@@ -1,6 +1,7 @@
 package backup_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -262,5 +263,47 @@ func TestAResourcePolicyOfTheCluster(t *testing.T) {
 		if want == "" && len(f.configMapsOf(ns)) != 0 {
 			t.Error("the policy does not count")
 		}
+	}
+}
+
+// Case A50: a namespace that was deleted after the contents were frozen, or is
+// being deleted, is left out with a warning, whatever is left in it.
+func TestANamespaceThatWasDeletedIsLeftOut(t *testing.T) {
+	t.Parallel()
+	for _, others := range []int{0, 10} { // looked up one by one, and in a list
+		t.Run(fmt.Sprint(others), func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			stays, terminating, gone := f.namespace("stays"), f.namespace("terminating"), f.namespace("gone")
+			f.configMap(stays, "x", nil)
+			f.configMap(terminating, "x", nil)
+			names := []string{stays, terminating, gone}
+			for range others {
+				names = append(names, f.namespace("other"))
+			}
+			namespaces := f.typed().CoreV1().Namespaces()
+			for _, name := range []string{terminating, gone} {
+				if err := namespaces.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			object, err := namespaces.Get(t.Context(), gone, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			object.Spec.Finalizers = nil
+			if _, err := namespaces.Finalize(t.Context(), object, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			o := f.takeAndPublish(run(names...)).Outcome
+			if o.Phase != berth.PhaseCompleted || o.Warnings != 2 || len(f.configMapsOf(stays)) != 1 || len(f.configMapsOf(terminating)) != 0 {
+				t.Errorf("the outcome is %+v: %+v", o, f.results())
+			}
+			for _, name := range []string{terminating, gone} {
+				if lines := f.results().Warnings.Namespaces[name]; len(lines) != 1 || !strings.Contains(lines[0], "was deleted after") {
+					t.Errorf("the warnings of %s are %q", name, lines)
+				}
+			}
+		})
 	}
 }

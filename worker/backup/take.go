@@ -83,9 +83,17 @@ func take(ctx context.Context, cluster *Cluster, f folder, job Job) (*Taken, err
 	if len(problems) > 0 {
 		return nil, &Failure{Reason: ReasonInvalidSpec, Message: strings.Join(problems, "; ")}
 	}
+	there, deleted, err := cluster.withoutDeleted(ctx, job.Run.Contents.Names)
+	if err != nil {
+		return nil, err
+	}
+	job.Run.Contents.Names = there
 	p, err := planOf(job.Run, also, found)
 	if err != nil {
 		return nil, err
+	}
+	for _, name := range deleted {
+		p.warnings = append(p.warnings, line{name, fmt.Sprintf("namespace %s was deleted after the backup was admitted: it is left out", name)})
 	}
 	claim, err := f.claim(ctx)
 	if err != nil {
