@@ -34,6 +34,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
@@ -451,4 +452,50 @@ func (f *fixture) claim(namespace, name, volume string, labels map[string]string
 	if _, err := claims.UpdateStatus(f.Context(), claim, metav1.UpdateOptions{}); err != nil {
 		f.Fatal(err)
 	}
+}
+
+// apart makes a namespace that backups of everything, which other tests take, leave
+// out: it has much in it, or objects that come and go.
+func (f *fixture) apart(prefix string) string {
+	f.Helper()
+	namespace := devenv.TestNamespaceLabelled(f.T, devenv.TestKubernetes(f.T), prefix, map[string]string{berth.LabelExclude: "true"})
+	f.empty(namespace)
+	return namespace
+}
+
+// empty removes the pods and ConfigMaps of a namespace when the test ends: what is
+// in a deleted namespace stays in the API server, where other tests list it.
+func (f *fixture) empty(namespace string) {
+	f.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		now, core := int64(0), f.typed().CoreV1()
+		options := metav1.DeleteOptions{GracePeriodSeconds: &now}
+		err := core.Pods(namespace).DeleteCollection(ctx, options, metav1.ListOptions{})
+		// One by one: the answer to the removal of many shows all of them.
+		for _, o := range f.names(ctx, namespace) {
+			err = errors.Join(err, core.ConfigMaps(namespace).Delete(ctx, o, options))
+		}
+		if err != nil {
+			f.Error(err)
+		}
+	})
+}
+
+// names are those of the ConfigMaps of a namespace.
+func (f *fixture) names(ctx context.Context, namespace string) []string {
+	f.Helper()
+	client, err := metadata.NewForConfig(f.config)
+	if err != nil {
+		f.Fatal(err)
+	}
+	list, err := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	var names []string
+	for _, o := range list.Items {
+		names = append(names, o.Name)
+	}
+	return names
 }

@@ -17,7 +17,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/berth-backup/berth"
-	"github.com/berth-backup/berth/internal/devenv"
 	"github.com/berth-backup/berth/internal/devenv/kubelet"
 	"github.com/berth-backup/berth/worker/backup"
 )
@@ -44,13 +43,6 @@ func newTheatre(t *testing.T, act func(ctx context.Context, c kubelet.Command) e
 		return err
 	})
 	return th
-}
-
-// namespace makes a namespace that backups of everything, which other tests take,
-// leave out: they would run the hooks, too.
-func (th *theatre) namespace(prefix string) string {
-	th.Helper()
-	return devenv.TestNamespaceLabelled(th.T, devenv.TestKubernetes(th.T), prefix, map[string]string{berth.LabelExclude: "true"})
 }
 
 func (th *theatre) note(what string) {
@@ -122,7 +114,7 @@ func TestAPodIsReadBetweenItsHooks(t *testing.T) {
 		_, err = client.CoreV1().Pods(c.Namespace).Patch(ctx, c.Pod, "application/merge-patch+json", patch, metav1.PatchOptions{})
 		return err
 	})
-	namespace := th.namespace("hooks")
+	namespace := th.apart("hooks")
 	th.Pod(t, namespace, "db", freezes)
 	th.through(backup.Options{}, func(next http.RoundTripper, request *http.Request) (*http.Response, error) {
 		if strings.HasSuffix(request.URL.Path, "/pods/db") {
@@ -143,7 +135,7 @@ func TestAPodIsReadBetweenItsHooks(t *testing.T) {
 func TestHooksOfTheSpecRunInTheirOrder(t *testing.T) {
 	t.Parallel()
 	th := newTheatre(t, nil)
-	namespace, other := th.namespace("hooks"), th.namespace("other")
+	namespace, other := th.apart("hooks"), th.apart("other")
 	app := func(p *corev1.Pod) {
 		p.Labels = map[string]string{"app": "db"}
 		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "agent", Image: "example.com/image"})
@@ -202,7 +194,7 @@ func TestAFailingHook(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			th := newTheatre(t, fails)
-			namespace := th.namespace("hooks")
+			namespace := th.apart("hooks")
 			th.Pod(t, namespace, "db", test.pod)
 			taken := th.takeAndPublish(run(namespace))
 			th.wantNotes(test.want...)
@@ -229,7 +221,7 @@ func TestWhatWasFrozenIsThawedThoughTheNextHookFails(t *testing.T) {
 		}
 		return nil
 	})
-	namespace := th.namespace("hooks")
+	namespace := th.apart("hooks")
 	th.Pod(t, namespace, "db", nil)
 	r := run(namespace)
 	r.Spec.Hooks.Resources = []berth.ResourceHook{{
@@ -253,7 +245,7 @@ func TestAHookThatHangs(t *testing.T) {
 		}
 		return nil
 	})
-	namespace := th.namespace("hooks")
+	namespace := th.apart("hooks")
 	th.Pod(t, namespace, "db", annotated(preCommand, "hang", "pre.hook.backup.velero.io/timeout", "300ms", postCommand, "thaw"))
 	began := time.Now()
 	th.takeAndPublish(run(namespace))
@@ -280,7 +272,7 @@ func TestAHookThatPrintsMuch(t *testing.T) {
 		_, err := fmt.Fprint(c.Stdout, "the end")
 		return err
 	})
-	namespace := th.namespace("hooks")
+	namespace := th.apart("hooks")
 	th.Pod(t, namespace, "db", annotated(preCommand, "print"))
 	if o := th.takeAndPublish(run(namespace)).Outcome; o.Phase != berth.PhaseCompleted {
 		t.Errorf("the outcome is %+v, %+v", o, th.results())
@@ -302,7 +294,7 @@ func TestAPodThatGoesAwayDuringItsHook(t *testing.T) {
 		now := int64(0)
 		return errors.Join(client.CoreV1().Pods(c.Namespace).Delete(ctx, c.Pod, metav1.DeleteOptions{GracePeriodSeconds: &now}), kubelet.Exit(137))
 	})
-	namespace := th.namespace("hooks")
+	namespace := th.apart("hooks")
 	th.Pod(t, namespace, "db", freezes)
 	th.configMap(namespace, "stays", nil)
 	o := th.takeAndPublish(run(namespace)).Outcome
@@ -316,7 +308,7 @@ func TestAPodThatGoesAwayDuringItsHook(t *testing.T) {
 func TestPodsThatShareAClaimAreOneBlock(t *testing.T) {
 	t.Parallel()
 	th := newTheatre(t, nil)
-	namespace := th.namespace("hooks")
+	namespace := th.apart("hooks")
 	th.claim(namespace, "data", "", nil)
 	mounts := func(change func(*corev1.Pod)) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
@@ -387,7 +379,7 @@ func TestWhatALostAttemptFrozeIsThawedFirst(t *testing.T) {
 		}
 		return nil
 	})
-	namespace := th.namespace("hooks")
+	namespace := th.apart("hooks")
 	th.Pod(t, namespace, "db", freezes)
 	r := run(namespace)
 	if _, err := backup.Take(ctx, th.cluster, th.store, backup.Job{Run: r, Pods: log}); !errors.Is(err, berth.ErrLeaseLost) {
@@ -408,7 +400,7 @@ func TestARunThatIsStoppedThawsWhatItFroze(t *testing.T) {
 	ctx, stop := context.WithCancelCause(t.Context())
 	stopped, log := errors.New("the worker is shutting down"), &podLog{}
 	th := newTheatre(t, nil)
-	namespace := th.namespace("hooks")
+	namespace := th.apart("hooks")
 	th.Pod(t, namespace, "db", freezes)
 	reads := 0
 	th.through(backup.Options{}, func(next http.RoundTripper, request *http.Request) (*http.Response, error) {
@@ -432,7 +424,7 @@ func TestARunThatIsStoppedThawsWhatItFroze(t *testing.T) {
 func TestAHookThatCannotBeRecordedDoesNotRun(t *testing.T) {
 	t.Parallel()
 	th := newTheatre(t, nil)
-	namespace := th.namespace("hooks")
+	namespace := th.apart("hooks")
 	th.Pod(t, namespace, "db", freezes)
 	away := errors.New("the database is away")
 	if _, err := backup.Take(t.Context(), th.cluster, th.store, backup.Job{Run: run(namespace), Pods: &podLog{refuse: away}}); !errors.Is(err, away) {

@@ -21,14 +21,14 @@ import (
 )
 
 // Case A53: memory grows with the pools, not with what is backed up. Three backups
-// of 100 MB each, eight workers each, at once. Not in parallel with other tests,
+// of 70 MB each, eight workers each, at once. Not in parallel with other tests,
 // whose memory would count.
 func TestMemoryDoesNotGrowWithTheObjects(t *testing.T) {
-	// Of 300 MB. The race detector throws half of what is pooled away: without it
+	// Of 210 MB. The race detector throws half of what is pooled away: without it
 	// the heap grows to some 80 MB, most of it from making the objects.
-	const objects, size, most = 200, 500_000, 160 << 20
+	const objects, size, most = 140, 500_000, 160 << 20
 	f := newFixture(t)
-	namespace := f.namespace("memory")
+	namespace := f.apart("memory")
 	f.cluster = f.clusterOf(f.config, backup.Options{Memory: 16 << 20})
 	noise := make([]byte, size*3/4)
 	_, _ = rand.Read(noise)
@@ -103,7 +103,7 @@ func watchHeap(t *testing.T) func() uint64 {
 func TestAnObjectLargerThanTheMemory(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	namespace := f.namespace("large")
+	namespace := f.apart("large")
 	noise := make([]byte, 600_000)
 	_, _ = rand.Read(noise)
 	for i := range 4 {

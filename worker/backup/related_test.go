@@ -249,7 +249,7 @@ func TestOrderedResourcesComeFirst(t *testing.T) {
 func TestManyPodsAndClaimsAreListedOnce(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	ns := f.namespace("many")
+	ns := f.apart("many")
 	var group errgroup.Group
 	group.SetLimit(16)
 	for i := range 500 {
@@ -301,8 +301,11 @@ func TestManyPodsAndClaimsAreListedOnce(t *testing.T) {
 				t.Errorf("%d pages of pods, %d of claims, %d objects one by one", pods.Load(), claims.Load(), gets.Load())
 			}
 			items := taken.Outcome.Progress.ItemsBackedUp
-			if want := map[string]int{"all": 2501, "selected": 4 + 1 + 1}[name]; items != want {
+			if want := map[string]int{"all": 2000 + 500, "selected": 4 + 1}[name]; items != want {
 				t.Errorf("%d items, want %d", items, want)
+			}
+			if name != "all" {
+				return
 			}
 			whole, lastTenth := times[items-1].Sub(times[0]), times[items-1].Sub(times[items*9/10-1])
 			if lastTenth > whole/2 {
@@ -316,7 +319,7 @@ func TestManyPodsAndClaimsAreListedOnce(t *testing.T) {
 func TestWhatDoesNotFitTheShelfIsReadAgain(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	ns := f.namespace("shelf")
+	ns := f.apart("shelf")
 	f.claim(ns, "data", "", nil)
 	var group errgroup.Group
 	group.SetLimit(8)
