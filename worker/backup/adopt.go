@@ -78,7 +78,7 @@ func (f folder) verify(ctx context.Context, record berth.VeleroBackup) ([]Artefa
 		return nil, false, nil
 	}
 	var all []Artefact
-	for _, name := range artefacts() {
+	for _, name := range Artefacts() {
 		a := Artefact{Name: name, Object: ObjectName(f.run.Name, name), SHA256: record.Metadata.Annotations[berth.AnnotationSHA256Prefix+name]}
 		if a.SHA256 == "" {
 			return nil, false, nil

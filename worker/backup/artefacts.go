@@ -39,8 +39,8 @@ const recordObject = "velero-backup.json"
 // besides the archive.
 const storeRequests = 4
 
-// artefacts lists every artefact of a whole backup, in the order of writing.
-func artefacts() []string {
+// Artefacts lists every artefact of a whole backup, in the order of writing.
+func Artefacts() []string {
 	return []string{
 		ArtefactOwner, ArtefactArchive, ArtefactLog, ArtefactResults, ArtefactResourceList, ArtefactVolumeInfo,
 		ArtefactItemOperations, ArtefactPodVolumeBackups, ArtefactVolumeSnapshots,
@@ -161,7 +161,7 @@ func (f folder) writeDescriptions(ctx context.Context, log *runLog, r *results, 
 		ArtefactPodVolumeBackups: compressed(writeEmptyList),
 		ArtefactVolumeSnapshots:  compressed(writeEmptyList),
 	}
-	names := slices.DeleteFunc(artefacts(), func(name string) bool { return writers[name] == nil })
+	names := slices.DeleteFunc(Artefacts(), func(name string) bool { return writers[name] == nil })
 	written := make([]Artefact, len(names))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(storeRequests)

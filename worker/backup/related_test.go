@@ -340,3 +340,24 @@ func TestWhatDoesNotFitTheShelfIsReadAgain(t *testing.T) {
 		t.Errorf("%d of 150 pods are in the archive, the outcome is %+v", got, o)
 	}
 }
+
+// A warning names the claims whose data is not in the backup, unless the spec says
+// that it is not meant to be.
+func TestTheDataOfClaimsIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ns := f.namespace("data")
+	f.claim(ns, "a", "", nil)
+	f.claim(ns, "b", "", nil)
+	no := false
+	for _, asked := range []*bool{nil, &no} {
+		f = newFixture(t)
+		r := run(ns)
+		r.Spec.SnapshotVolumes = asked
+		f.takeAndPublish(r)
+		lines := f.results().Warnings.Namespaces[ns]
+		if warned := len(lines) == 1 && strings.HasSuffix(lines[0], ": a, b"); warned != (asked == nil) {
+			t.Errorf("snapshotVolumes %v: the warnings are %q", asked, lines)
+		}
+	}
+}
