@@ -23,7 +23,7 @@ func TestCompatibilityIsTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lines := regexp.MustCompile("(?m)^\\| (.+?) \\| (same|better|refused) \\| .*\\| (.+?) \\|$").FindAllStringSubmatch(string(text), -1)
+	lines := regexp.MustCompile(`(?m)^\| (.+?) \| (same|better|refused) \| .*\| (.+?) \|$`).FindAllStringSubmatch(string(text), -1)
 	var fields, objects []string
 	tests := testNames(t)
 	for _, line := range lines {

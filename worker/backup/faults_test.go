@@ -425,17 +425,39 @@ func (f *fixture) holdsNothingVisible() {
 func TestAPanicFailsItsBackupWithTheStack(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	namespace := f.namespace("panic")
+	namespace, other := f.namespace("panic"), f.namespace("calm")
 	f.configMaps(namespace, 20)
+	f.configMaps(other, 20)
+	panicked := make(chan struct{})
 	var once sync.Once
+	// Another backup of the process is in its middle when this one panics.
+	calm := make(chan error, 1)
+	go func() {
+		r := run(other)
+		r.Name = "calm"
+		var wait sync.Once
+		taken, err := backup.Take(t.Context(), f.cluster, f.store, backup.Job{Run: r, Progress: func(p berth.Progress) {
+			if p.ItemsBackedUp > 0 {
+				wait.Do(func() { <-panicked })
+			}
+		}})
+		if err == nil && taken.Outcome.Phase != berth.PhaseCompleted {
+			err = fmt.Errorf("the outcome is %+v", taken.Outcome)
+		}
+		calm <- err
+	}()
 	_, err := backup.Take(t.Context(), f.cluster, f.store, backup.Job{Run: run(namespace), Progress: func(p berth.Progress) {
 		if p.ItemsBackedUp > 0 {
 			once.Do(func() { panic("a fault of the test") })
 		}
 	}})
+	close(panicked)
 	o := failureOf(t, err).Outcome()
 	if o.Reason != backup.ReasonPanic || !strings.Contains(o.Message, "a fault of the test") || !strings.Contains(o.Message, "faults_test.go") {
 		t.Errorf("the outcome is %+v", o)
 	}
 	f.holdsNothingVisible()
+	if err := <-calm; err != nil {
+		t.Errorf("the other backup: %v", err)
+	}
 }
