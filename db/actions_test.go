@@ -36,6 +36,7 @@ var actions = []action{
 	{"finish", 12, (*world).finish},
 	{"release", 3, (*world).release},
 	{"reap", 5, (*world).reap},
+	{"give up", 3, (*world).giveUp},
 	{"write late", 2, (*world).writeLate},
 	{"cancel", 4, (*world).cancel},
 	{"retry", 4, (*world).retry},
@@ -391,6 +392,26 @@ func (w *world) reap(t *rapid.T, c *modelled) {
 	}
 	if now := w.read(t, c).row(run.Seq); now.Phase != want {
 		t.Fatalf("%s lost %d leases and is %s", run.Name, now.LostLeases, now.Phase)
+	}
+}
+
+// giveUp: after a back-off, and Failed after the last attempt.
+func (w *world) giveUp(t *rapid.T, c *modelled) {
+	i := c.drawRun(t)
+	run := c.runs[i]
+	before := w.before(t, c).row(run.Seq)
+	w.must(t, w.d.GiveUp(w.ctx, run, "StorageLost", "the store is away"))
+	c.forget(i)
+	w.exec(t, "UPDATE backups SET retry_at = retry_at + interval '1 hour' WHERE seq = $1", run.Seq)
+	want := berth.PhaseNew
+	switch {
+	case before.CancelAt != nil:
+		want = berth.PhaseCanceled
+	case before.LostLeases+1 == berth.DefaultMaxAttempts:
+		want = berth.PhaseFailed
+	}
+	if now := w.read(t, c).row(run.Seq); now.Phase != want || now.LostLeases != before.LostLeases+1 || now.Reason != "StorageLost" {
+		t.Fatalf("%s was given up, lost %d attempts and is %s, %s", run.Name, now.LostLeases, now.Phase, now.Reason)
 	}
 }
 

@@ -587,6 +587,7 @@ func lateWrites(ctx context.Context, s *db.Store, run berth.Run) map[string]erro
 		"Finalize": s.Finalize(ctx, run, berth.Outcome{}),
 		"Finish":   s.Finish(ctx, run, berth.Outcome{Phase: berth.PhaseFailed, Reason: "Late"}),
 		"Release":  s.Release(ctx, run, "late"),
+		"GiveUp":   s.GiveUp(ctx, run, "Late", "late"),
 	}
 }
 

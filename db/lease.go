@@ -90,16 +90,37 @@ func (s *Store) Reap(ctx context.Context, grace time.Duration) (int, error) {
 	return total, failed
 }
 
-func (s *Store) reapCluster(ctx context.Context, name string, grace time.Duration) (reaped int, err error) {
-	c, err := findCluster(ctx, s.pool, name)
+func (s *Store) reapCluster(ctx context.Context, name string, grace time.Duration) (int, error) {
+	return s.endAttempts(ctx, name, pgx.NamedArgs{"grace": grace, "reason": "LeaseLost", "message": "", "seq": 0, "fence": 0})
+}
+
+// GiveUp ends an attempt whose worker lives and cannot go on, since what it needs
+// is away: the backup is tried again after a back-off, or has Failed after the
+// last attempt. It counts as a lost lease does. The reason is a word, the message a
+// sentence. ErrLeaseLost if the fence is no longer the backup's.
+func (s *Store) GiveUp(ctx context.Context, run berth.Run, reason, message string) error {
+	ended, err := s.endAttempts(ctx, run.Cluster, pgx.NamedArgs{
+		"grace": time.Duration(0), "reason": reason, "message": message, "seq": run.Seq, "fence": run.Fence,
+	})
+	if err == nil && ended == 0 {
+		err = berth.ErrLeaseLost
+	}
+	if err != nil {
+		return fmt.Errorf("give backup %s up: %w", run.Name, err)
+	}
+	return nil
+}
+
+// endAttempts ends attempts of a cluster that came to nothing and says how many.
+func (s *Store) endAttempts(ctx context.Context, cluster string, args pgx.NamedArgs) (ended int, err error) {
+	c, err := findCluster(ctx, s.pool, cluster)
 	if err != nil {
 		return 0, border(err)
 	}
+	args["cluster_id"], args["backoff"], args["max_backoff"] = c.ID, firstRetryBackoff, maxRetryBackoff
 	err = s.gated(ctx, c.ID, func(tx *transaction) error {
-		reaped = 0
-		rows, err := tx.Query(ctx, statement("reap"), pgx.NamedArgs{
-			"cluster_id": c.ID, "grace": grace, "backoff": firstRetryBackoff, "max_backoff": maxRetryBackoff,
-		})
+		ended = 0
+		rows, err := tx.Query(ctx, statement("reap"), args)
 		if err != nil {
 			return err
 		}
@@ -108,7 +129,7 @@ func (s *Store) reapCluster(ctx context.Context, name string, grace time.Duratio
 		var phase berth.Phase
 		var spec json.RawMessage
 		if _, err := pgx.ForEachRow(rows, []any{&seq, &phase, &spec}, func() error {
-			reaped++
+			ended++
 			if phase == berth.PhaseQueued {
 				back = append(back, queuedSpec{Seq: seq, Spec: slices.Clone(spec)})
 			}
@@ -117,11 +138,11 @@ func (s *Store) reapCluster(ctx context.Context, name string, grace time.Duratio
 			return err
 		}
 		// Namespaces that came or went while they ran count from now on.
-		current, err := findCluster(ctx, tx, name)
+		current, err := findCluster(ctx, tx, cluster)
 		if err != nil {
 			return err
 		}
 		return reclaim(ctx, tx, current, back)
 	})
-	return reaped, err
+	return ended, err
 }

@@ -428,3 +428,44 @@ func TestReapManyAtOnce(t *testing.T) {
 	}
 	checkNoRetries(t, d.Store)
 }
+
+// An attempt that is given up is tried again after a back-off, from the first time
+// on, counts as a lost lease does, and has failed after the last.
+func TestGiveUp(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	d := newQueue(t, 1, "a")
+	enqueue(t, d, request("unlucky", "a"))
+	enqueue(t, d, request("next", "a"))
+	for attempt := 1; ; attempt++ {
+		run := dispatch(t, d, 1)[0]
+		if run.Name != "unlucky" || run.Attempt != attempt {
+			t.Fatalf("%s runs, in attempt %d", run.Name, run.Attempt)
+		}
+		if err := d.Start(ctx, run); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.GiveUp(ctx, run, "StorageLost", "the store is away"); err != nil {
+			t.Fatal(err)
+		}
+		checkLateWrites(t, d, run)
+		b := read(t, d, run)
+		if attempt == berth.DefaultMaxAttempts {
+			if b.Phase != berth.PhaseFailed || b.Reason != "StorageLost" || b.FailureReason != "StorageLost: the store is away (attempt 3, 3 of 3 lost)" {
+				t.Errorf("after the last attempt it is %s, %s: %s", b.Phase, b.Reason, b.FailureReason)
+			}
+			break
+		}
+		if b.Phase != berth.PhaseNew || b.Reason != "StorageLost" || b.Message != "the store is away" || b.Attempt != attempt+1 || b.Queue.BlockedBy[0].Reason != berth.WaitBackOff {
+			t.Errorf("after attempt %d it is %+v", attempt, b)
+		}
+		// The one that waited behind it has the namespace meanwhile.
+		if attempt == 1 {
+			other := dispatch(t, d, 1)[0]
+			if err := d.Finish(ctx, other, berth.Outcome{Phase: berth.PhaseFailed, Reason: "Test"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		exec(t, d, "UPDATE backups SET retry_at = clock_timestamp() WHERE retry_at IS NOT NULL")
+	}
+}

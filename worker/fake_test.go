@@ -155,6 +155,10 @@ func (q *fakeQueue) Release(ctx context.Context, run berth.Run, _ string) error 
 	return q.write(ctx, call{name: "Release", fence: run.Fence})
 }
 
+func (q *fakeQueue) GiveUp(ctx context.Context, run berth.Run, reason, message string) error {
+	return q.write(ctx, call{name: "GiveUp", fence: run.Fence, outcome: berth.Outcome{Reason: reason, Message: message}})
+}
+
 func (q *fakeQueue) Retire(ctx context.Context, _ string) error {
 	return q.note(ctx, call{name: "Retire"})
 }

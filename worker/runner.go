@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"runtime/debug"
 	"sync/atomic"
@@ -20,12 +21,16 @@ type RunStore interface {
 	Finalize(ctx context.Context, run berth.Run, outcome berth.Outcome) error
 	Finish(ctx context.Context, run berth.Run, outcome berth.Outcome) error
 	Release(ctx context.Context, run berth.Run, message string) error
+	// GiveUp ends an attempt that cannot go on: the backup is tried again later,
+	// or has Failed after the last attempt.
+	GiveUp(ctx context.Context, run berth.Run, reason, message string) error
 }
 
 // Engine takes one backup: everything up to the object that makes it visible.
 // An error with a method Outcome() berth.Outcome is a verdict on the backup; one
 // of berth.CodeNotReady says that the database was away and Take is to be called
-// again; any other one fails the backup with the error's text.
+// again; any other one is of circumstances, and the attempt is given up: with the
+// word of its method Reason() string, if it has one.
 type Engine interface {
 	// Validate lists what only the cluster can say against a backup, before it
 	// starts: with a problem it ends as FailedValidation. Errors are as Take's.
@@ -51,7 +56,12 @@ func (w *Worker) run(h *hold) {
 	log := w.config.Log.With("backup", h.run.Name, "id", h.run.ID, "attempt", h.run.Attempt)
 	outcome, err := w.carryOut(h)
 	if err != nil && h.ctx.Err() == nil && !errors.Is(err, berth.ErrLeaseLost) {
-		outcome, err = verdict(err), nil
+		verdict, final := errors.AsType[verdict](err)
+		if !final {
+			w.giveUp(h, err, log)
+			return
+		}
+		outcome, err = verdict.Outcome(), nil
 	}
 	if err == nil {
 		err = w.write(h.ctx, func(ctx context.Context) error { return w.store.Finish(ctx, h.run, outcome) })
@@ -79,7 +89,7 @@ func (w *Worker) carryOut(h *hold) (_ berth.Outcome, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			w.config.Log.Error("panic", "backup", h.run.Name, "id", h.run.ID, "panic", v, "stack", string(debug.Stack()))
-			err = fmt.Errorf("panic: %v", v)
+			err = fault{v}
 		}
 	}()
 	var problems []string
@@ -175,15 +185,36 @@ func published(run berth.Run, outcome berth.Outcome, started, completed time.Tim
 	}
 }
 
-// verdict is the outcome that an error stands for.
-func verdict(err error) berth.Outcome {
-	if failed, ok := errors.AsType[interface {
+// verdict is an error that another attempt would meet again.
+type verdict interface {
+	error
+	Outcome() berth.Outcome
+}
+
+// fault is a panic of the worker's own.
+type fault struct{ value any }
+
+func (f fault) Error() string { return fmt.Sprintf("panic: %v", f.value) }
+
+func (f fault) Outcome() berth.Outcome {
+	return berth.Outcome{Phase: berth.PhaseFailed, Reason: "Panic", Message: f.Error(), FailureReason: f.Error()}
+}
+
+// giveUp ends an attempt that circumstances do not let go on.
+func (w *Worker) giveUp(h *hold, cause error, log *slog.Logger) {
+	reason := "AttemptFailed"
+	if reasoned, ok := errors.AsType[interface {
 		error
-		Outcome() berth.Outcome
-	}](err); ok {
-		return failed.Outcome()
+		Reason() string
+	}](cause); ok {
+		reason = reasoned.Reason()
 	}
-	return berth.Outcome{Phase: berth.PhaseFailed, Reason: "RunFailed", Message: err.Error(), FailureReason: err.Error()}
+	err := w.write(h.ctx, func(ctx context.Context) error { return w.store.GiveUp(ctx, h.run, reason, cause.Error()) })
+	if err != nil {
+		log.Error("the attempt cannot be given up: its lease will run out", "reason", reason, "cause", cause, "error", err)
+		return
+	}
+	log.Warn("the attempt is given up", "reason", reason, "cause", cause)
 }
 
 // giveBack releases a run whose hold was stopped, while its lease still lasts.

@@ -138,21 +138,26 @@ type verdictError struct{ outcome berth.Outcome }
 func (e verdictError) Error() string          { return "a verdict" }
 func (e verdictError) Outcome() berth.Outcome { return e.outcome }
 
-func TestAnErrorEndsTheBackupWithItsVerdict(t *testing.T) {
+// reasonedError is an engine's error of circumstances that it has a word for.
+type reasonedError struct{ error }
+
+func (reasonedError) Reason() string { return "StorageLost" }
+
+// A verdict ends the backup, any other error the attempt.
+func TestAnErrorEndsTheBackupOrTheAttempt(t *testing.T) {
 	refused := berth.Outcome{Phase: berth.PhaseFailedValidation, Reason: "InvalidSpec", ValidationErrors: []string{"a", "b"}}
 	storeAway := errors.New("the store is away")
-	failed := func(message string) berth.Outcome {
-		return berth.Outcome{Phase: berth.PhaseFailed, Reason: "RunFailed", Message: message, FailureReason: message}
-	}
+	lost := func(message string) berth.Outcome { return berth.Outcome{Reason: "AttemptFailed", Message: message} }
 	for name, test := range map[string]struct {
 		take, publish error
 		want          berth.Outcome
 	}{
 		"a verdict":              {take: verdictError{refused}, want: refused},
 		"a verdict, wrapped":     {take: fmt.Errorf("take: %w", verdictError{refused}), want: refused},
-		"any other":              {take: storeAway, want: failed("the store is away")},
-		"while it is published":  {publish: storeAway, want: failed("publish: the store is away")},
-		"the engine's own limit": {take: context.DeadlineExceeded, want: failed("context deadline exceeded")},
+		"circumstances":          {take: storeAway, want: lost("the store is away")},
+		"with a reason":          {take: fmt.Errorf("take: %w", reasonedError{storeAway}), want: berth.Outcome{Reason: "StorageLost", Message: "take: the store is away"}},
+		"while it is published":  {publish: storeAway, want: lost("publish: the store is away")},
+		"the engine's own limit": {take: context.DeadlineExceeded, want: lost("context deadline exceeded")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -171,7 +176,7 @@ func TestAnErrorEndsTheBackupWithItsVerdict(t *testing.T) {
 					return fakeTaken{queue: q, fence: run.Fence, outcome: completed}, nil
 				}), worker.Config{})
 				time.Sleep(time.Minute)
-				ends := q.of("Finish", "Release")
+				ends := q.of("Finish", "Release", "GiveUp")
 				if len(ends) != 1 {
 					t.Fatalf("the run was ended by %+v", ends)
 				}

@@ -43,7 +43,8 @@ func TestEveryFlagHasItsName(t *testing.T) {
 	for command, names := range map[string]string{
 		"server": "database-url listen data storage-url recheck-interval lease-grace reap-interval",
 		"worker": `database-url kubeconfig cluster data storage-url concurrent-backups item-block-worker-count max-backups recheck-interval
-			lease-ttl lease-renew lease-margin lease-grace reap-interval shutdown-grace mirror-qps velero-namespace`,
+			lease-ttl lease-renew lease-margin lease-grace reap-interval shutdown-grace mirror-qps velero-namespace
+			metrics-listen page-size client-qps client-burst memory`,
 		"migrate up": "database-url",
 	} {
 		found, _, err := rootCommand().Find(strings.Fields(command))

@@ -1,27 +1,34 @@
--- Takes the backups whose lease ran out more than a grace ago from their
--- workers: back into the queue at their old place, from the second loss on after
--- a back-off that doubles; Failed where that was the last of their attempts,
--- Canceled where somebody had asked for that. Behind the gate. The lease's row is
--- locked too: a worker that is told that it renewed keeps what it renewed.
+-- Ends attempts that came to nothing. Those are the backups whose lease ran out
+-- more than a grace ago; or, where @seq is not 0, the one that its worker gives up,
+-- since what it needs is away. They go back to their old place in the queue, from
+-- the second lost attempt on, and where one is given up from the first on, after a
+-- back-off that doubles; Failed where that was the last of their attempts, Canceled
+-- where somebody had asked for that. Behind the gate. The lease's row is locked
+-- too: a worker that is told that it renewed keeps what it renewed.
 WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at),
 expired AS MATERIALIZED (
     SELECT b.seq, b.phase, b.slot, b.fence, b.worker, b.attempt,
            CASE WHEN b.cancel_requested_at IS NOT NULL THEN 'Canceled'
                 WHEN b.lost_leases + 1 >= b.max_attempts THEN 'Failed'
-                WHEN b.lost_leases > 0 THEN 'New'
+                WHEN b.lost_leases > 0 OR @seq::bigint <> 0 THEN 'New'
                 ELSE 'Queued' END AS next,
            b.cancel_requested_at IS NOT NULL OR b.lost_leases + 1 >= b.max_attempts AS last
       FROM leases l JOIN backups b USING (seq), instant i
-     WHERE l.cluster_id = @cluster_id AND l.expires_at < i.at - @grace::interval AND b.fence = l.fence AND b.slot IS NOT NULL
+     WHERE l.cluster_id = @cluster_id AND b.fence = l.fence AND b.slot IS NOT NULL
+       AND CASE WHEN @seq::bigint = 0 THEN l.expires_at < i.at - @grace::interval ELSE b.seq = @seq AND b.fence = @fence END
      ORDER BY b.seq LIMIT 100
        FOR NO KEY UPDATE OF b, l),
 taken AS (
     UPDATE backups b
        SET phase = x.next,
-           reason = 'LeaseLost',
-           message = format('worker %s was silent for longer than its lease in attempt %s', x.worker, x.attempt),
-           failure_reason = CASE WHEN x.next = 'Failed' THEN format('LeaseLost: %s of %s attempts lost their worker, the last one %s',
-                                                         b.lost_leases + 1, b.max_attempts, x.worker) ELSE '' END,
+           reason = @reason,
+           message = CASE WHEN @seq::bigint = 0 THEN format('worker %s was silent for longer than its lease in attempt %s', x.worker, x.attempt)
+                          ELSE @message END,
+           failure_reason = CASE WHEN x.next <> 'Failed' THEN ''
+                                 WHEN @seq::bigint = 0 THEN format('LeaseLost: %s of %s attempts lost their worker, the last one %s',
+                                                                       b.lost_leases + 1, b.max_attempts, x.worker)
+                                 ELSE format('%s: %s (attempt %s, %s of %s lost)', @reason::text, @message::text, x.attempt,
+                                             b.lost_leases + 1, b.max_attempts) END,
            version = version + 1, fence = nextval('fences'), slot = NULL,
            lost_leases = lost_leases + 1,
            attempt = CASE WHEN x.last THEN b.attempt ELSE b.attempt + 1 END,
@@ -35,7 +42,7 @@ taken AS (
            completed_at = CASE WHEN x.last THEN i.at END,
            -- Half of it by chance, so that what was lost together does not come back together.
            retry_at = CASE WHEN x.next = 'New'
-                           THEN i.at + least(@backoff::interval * (2 ^ (b.lost_leases - 1)), @max_backoff::interval) * (0.5 + random() / 2) END,
+                           THEN i.at + least(@backoff::interval * (2 ^ greatest(b.lost_leases - 1, 0)), @max_backoff::interval) * (0.5 + random() / 2) END,
            claim = CASE WHEN x.next = 'New' THEN '{}' ELSE b.claim END,
            resolved = b.resolved OR x.next = 'New',
            cancel_requested_at = NULL, warnings = 0, errors = 0, evaluated = false

@@ -55,15 +55,15 @@ type Taken struct {
 // makes it exist. Parts that cannot be read are errors of the outcome. Take
 // itself fails with a *Failure where another attempt would fare the same, with
 // berth.ErrLeaseLost where a later attempt has begun, and with any other error
-// where circumstances forbid it. When ctx ends it stops at once and leaves at
+// where circumstances forbid it; one with a method Reason() string names them. When ctx ends it stops at once and leaves at
 // most whole objects that precede velero-backup.json. No goroutine outlives it.
 func Take(ctx context.Context, cluster *Cluster, store Store, job Job) (taken *Taken, err error) {
 	err = guarded(func() error {
-		taken, err = take(ctx, cluster, folder{store, job.Run}, job)
+		taken, err = take(ctx, cluster, folder{candid{store}, job.Run}, job)
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("take backup %s: %w", job.Run.Name, err)
+		return nil, fmt.Errorf("take backup %s: %w", job.Run.Name, reasoned(err))
 	}
 	return taken, nil
 }
