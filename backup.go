@@ -30,6 +30,13 @@ const MaxPriority = 7 * 24 * 60
 // DefaultMaxAttempts is how many leases of one backup may be lost before it fails.
 const DefaultMaxAttempts = 3
 
+// MaxLog is how many bytes of the log of one attempt are kept in the database, and
+// MaxLogChunk how many of them are written at a time.
+const (
+	MaxLog      = 4 << 20
+	MaxLogChunk = 64 << 10
+)
+
 // Backup is one backup as a reader sees it at one instant. Pointers are nil
 // where a field makes no sense in the backup's phase.
 type Backup struct {

@@ -41,6 +41,9 @@ type Store interface {
 	// berth.CodeNotFound, and with berth.CodeStateConflict where the backup does
 	// not wait any more.
 	Edit(ctx context.Context, id uuid.UUID, edit berth.Edit) (berth.Backup, error)
+	// Log reads the log of one attempt of a backup, of the newest where attempt is 0,
+	// or fails with berth.CodeNotFound.
+	Log(ctx context.Context, id uuid.UUID, attempt int) (string, error)
 	// Explain tells all that a backup waits for, or fails with berth.CodeNotFound.
 	Explain(ctx context.Context, id uuid.UUID) (berth.Explained, error)
 	// Queue gives a page of a cluster's queue, or fails with berth.CodeNotFound. A

@@ -51,7 +51,7 @@ func backupOf(b berth.Backup) Backup {
 
 func linksOf(id uuid.UUID) BackupLinks {
 	self := "/backups/" + id.String()
-	return BackupLinks{Self: self, Explain: self + "/explain"}
+	return BackupLinks{Self: self, Explain: self + "/explain", Logs: self + "/logs"}
 }
 
 func namespacesOf(n berth.Namespaces) Namespaces {

@@ -195,6 +195,9 @@ func TestBadPathsAndQueries(t *testing.T) {
 		{"GET", "/backups/" + missingID + "?x=1", 400, berth.CodeMalformedRequest, fields{"x": "unknown-parameter"}},
 		{"POST", "/backups?dryrun=true", 400, berth.CodeMalformedRequest, fields{"dryrun": "unknown-parameter"}},
 		{"POST", "/backups?dryRun=true&dryRun=true", 400, berth.CodeMalformedRequest, fields{"dryRun": "duplicate-parameter"}},
+		{"GET", "/backups/" + missingID + "/logs?x=1", 400, berth.CodeMalformedRequest, fields{"x": "unknown-parameter"}},
+		{"GET", "/backups/" + missingID + "/logs?attempt=0", 422, berth.CodeValidationFailed, fields{"attempt": "invalid"}},
+		{"GET", "/backups/" + missingID + "/logs?attempt=x", 422, berth.CodeValidationFailed, fields{"attempt": "type"}},
 		{"GET", "/backups/" + missingID + "/explain?x=1", 400, berth.CodeMalformedRequest, fields{"x": "unknown-parameter"}},
 		{"PATCH", "/backups/" + missingID + "?x=1", 400, berth.CodeMalformedRequest, fields{"x": "unknown-parameter"}},
 		{"GET", "/queue/settings?x=1", 400, berth.CodeMalformedRequest, fields{"x": "unknown-parameter"}},
@@ -223,6 +226,8 @@ func TestBadPathsAndQueries(t *testing.T) {
 		{"POST", "/backups?dryRun=", 422, berth.CodeValidationFailed, fields{"dryRun": "type"}},
 
 		{"GET", "/backups/" + missingID + "/explain", 404, berth.CodeNotFound, fields{}},
+		{"GET", "/backups/" + missingID + "/logs", 404, berth.CodeNotFound, fields{}},
+		{"POST", "/backups/" + missingID + "/logs", 405, berth.CodeMethodNotAllowed, fields{}},
 		{"GET", "/backups/shop/explain", 404, berth.CodeNotFound, fields{}},
 		{"PATCH", "/backups/shop", 404, berth.CodeNotFound, fields{}},
 		{"GET", "/backups/" + missingID, 404, berth.CodeNotFound, fields{}},

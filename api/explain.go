@@ -79,7 +79,7 @@ func settingInWords(b berth.Blocker) string {
 	case berth.WaitNotBefore:
 		return "until " + value
 	case berth.WaitBackOff:
-		return "until " + value + " after it lost its worker"
+		return "until " + value + " after an attempt that was lost"
 	case berth.WaitQueuePaused:
 		return "for the queue to be resumed (" + b.Setting + ")"
 	case berth.WaitNoWorker:

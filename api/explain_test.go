@@ -79,7 +79,7 @@ func TestSummaries(t *testing.T) {
 		}},
 		{"waits for a (running, shares n00, n01, n02, n03, n04 and at least 95 more)", []berth.Blocker{behind(berth.WaitRunningOverlap, "a", 1, shared...)}},
 		{"waits until 2026-07-01T20:00:00Z", []berth.Blocker{setting(berth.WaitNotBefore, "notBefore=2026-07-01T20:00:00Z")}},
-		{"waits until 2026-07-01T20:00:00Z after it lost its worker", []berth.Blocker{setting(berth.WaitBackOff, "retryAt=2026-07-01T20:00:00Z")}},
+		{"waits until 2026-07-01T20:00:00Z after an attempt that was lost", []berth.Blocker{setting(berth.WaitBackOff, "retryAt=2026-07-01T20:00:00Z")}},
 		{"waits for the queue to be resumed (paused), then for a worker of its cluster", []berth.Blocker{setting(berth.WaitQueuePaused, "paused"), setting(berth.WaitNoWorker, "")}},
 		{"waits for its cluster's API to answer, then for the storage location cold", []berth.Blocker{setting(berth.WaitClusterUnreachable, ""), setting(berth.WaitStorageUnavailable, "storageLocation=cold")}},
 		{"waits for its cluster's namespaces to be known", []berth.Blocker{setting(berth.WaitScopeUnresolvable, "")}},

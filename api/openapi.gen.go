@@ -139,6 +139,9 @@ type BackupLinks struct {
 	// Explain What it waits for.
 	Explain string `json:"explain"`
 
+	// Logs Its log.
+	Logs string `json:"logs"`
+
 	// Self The backup itself.
 	Self string `json:"self"`
 }
@@ -825,6 +828,12 @@ type CreateBackupParams struct {
 	DryRun *bool `form:"dryRun,omitempty" json:"dryRun,omitempty"`
 }
 
+// GetBackupLogsParams defines parameters for GetBackupLogs.
+type GetBackupLogsParams struct {
+	// Attempt Which attempt's log; default the newest that has one.
+	Attempt *int32 `form:"attempt,omitempty" json:"attempt,omitempty"`
+}
+
 // GetQueueParams defines parameters for GetQueue.
 type GetQueueParams struct {
 	// Cluster The cluster.
@@ -893,6 +902,9 @@ type ServerInterface interface {
 	// ExplainBackup Say all that a backup waits for.
 	// (GET /backups/{id}/explain)
 	ExplainBackup(w http.ResponseWriter, r *http.Request, id BackupID)
+	// GetBackupLogs Read a backup's log, also while it runs.
+	// (GET /backups/{id}/logs)
+	GetBackupLogs(w http.ResponseWriter, r *http.Request, id BackupID, params GetBackupLogsParams)
 	// GetLivez Say whether the process lives.
 	// (GET /livez)
 	GetLivez(w http.ResponseWriter, r *http.Request)
@@ -953,6 +965,12 @@ func (_ Unimplemented) EditBackup(w http.ResponseWriter, r *http.Request, id Bac
 // ExplainBackup Say all that a backup waits for.
 // (GET /backups/{id}/explain)
 func (_ Unimplemented) ExplainBackup(w http.ResponseWriter, r *http.Request, id BackupID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetBackupLogs Read a backup's log, also while it runs.
+// (GET /backups/{id}/logs)
+func (_ Unimplemented) GetBackupLogs(w http.ResponseWriter, r *http.Request, id BackupID, params GetBackupLogsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -1193,6 +1211,48 @@ func (siw *ServerInterfaceWrapper) ExplainBackup(w http.ResponseWriter, r *http.
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ExplainBackup(w, r, id)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetBackupLogs operation middleware
+func (siw *ServerInterfaceWrapper) GetBackupLogs(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id BackupID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetBackupLogsParams
+
+	// ------------- Optional query parameter "attempt" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "attempt", r.URL.Query(), &params.Attempt, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "attempt"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "attempt", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetBackupLogs(w, r, id, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -1559,6 +1619,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/backups/{id}/explain", wrapper.ExplainBackup)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/backups/{id}/logs", wrapper.GetBackupLogs)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/queue", wrapper.GetQueue)
@@ -2215,6 +2278,107 @@ type ExplainBackup503ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response ExplainBackup503ApplicationProblemPlusJSONResponse) VisitExplainBackupResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetBackupLogsRequestObject struct {
+	ID     BackupID `json:"id"`
+	Params GetBackupLogsParams
+}
+
+type GetBackupLogsResponseObject interface {
+	VisitGetBackupLogsResponse(w http.ResponseWriter) error
+}
+
+type GetBackupLogs200TextResponse string
+
+func (response GetBackupLogs200TextResponse) VisitGetBackupLogsResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/plain")
+	w.WriteHeader(200)
+
+	_, err := w.Write([]byte(fmt.Sprint(response)))
+	return err
+}
+
+type GetBackupLogs400ApplicationProblemPlusJSONResponse struct {
+	MalformedRequestApplicationProblemPlusJSONResponse
+}
+
+func (response GetBackupLogs400ApplicationProblemPlusJSONResponse) VisitGetBackupLogsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetBackupLogs404ApplicationProblemPlusJSONResponse struct {
+	NotFoundApplicationProblemPlusJSONResponse
+}
+
+func (response GetBackupLogs404ApplicationProblemPlusJSONResponse) VisitGetBackupLogsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetBackupLogs422ApplicationProblemPlusJSONResponse struct {
+	ValidationFailedApplicationProblemPlusJSONResponse
+}
+
+func (response GetBackupLogs422ApplicationProblemPlusJSONResponse) VisitGetBackupLogsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetBackupLogs500ApplicationProblemPlusJSONResponse struct {
+	InternalApplicationProblemPlusJSONResponse
+}
+
+func (response GetBackupLogs500ApplicationProblemPlusJSONResponse) VisitGetBackupLogsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetBackupLogs503ApplicationProblemPlusJSONResponse struct {
+	NotReadyApplicationProblemPlusJSONResponse
+}
+
+func (response GetBackupLogs503ApplicationProblemPlusJSONResponse) VisitGetBackupLogsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -3146,6 +3310,9 @@ type StrictServerInterface interface {
 	// ExplainBackup Say all that a backup waits for.
 	// (GET /backups/{id}/explain)
 	ExplainBackup(ctx context.Context, request ExplainBackupRequestObject) (ExplainBackupResponseObject, error)
+	// GetBackupLogs Read a backup's log, also while it runs.
+	// (GET /backups/{id}/logs)
+	GetBackupLogs(ctx context.Context, request GetBackupLogsRequestObject) (GetBackupLogsResponseObject, error)
 	// GetLivez Say whether the process lives.
 	// (GET /livez)
 	GetLivez(ctx context.Context, request GetLivezRequestObject) (GetLivezResponseObject, error)
@@ -3364,6 +3531,33 @@ func (sh *strictHandler) ExplainBackup(w http.ResponseWriter, r *http.Request, i
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ExplainBackupResponseObject); ok {
 		if err := validResponse.VisitExplainBackupResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetBackupLogs operation middleware
+func (sh *strictHandler) GetBackupLogs(w http.ResponseWriter, r *http.Request, id BackupID, params GetBackupLogsParams) {
+	var request GetBackupLogsRequestObject
+
+	request.ID = id
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetBackupLogs(ctx, request.(GetBackupLogsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetBackupLogs")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetBackupLogsResponseObject); ok {
+		if err := validResponse.VisitGetBackupLogsResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

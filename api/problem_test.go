@@ -24,6 +24,7 @@ var everyOperation = []struct{ method, target, body string }{
 	{"POST", "/backups?dryRun=true", `{"spec":{}}`},
 	{"PATCH", "/backups/" + missingID, `{"priority":1}`},
 	{"GET", "/backups/" + missingID + "/explain", ""},
+	{"GET", "/backups/" + missingID + "/logs", ""},
 	{"GET", "/queue/settings", ""},
 	{"PATCH", "/queue/settings", `{}`},
 	{"POST", "/queue/pause", ""},

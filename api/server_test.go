@@ -134,7 +134,7 @@ func TestBackupsAreShownWhole(t *testing.T) {
 	type array = []any
 	const instant = "2026-07-01T10:00:00Z"
 	links := func(b berth.Backup) object {
-		return object{"self": "/backups/" + b.ID.String(), "explain": "/backups/" + b.ID.String() + "/explain"}
+		return object{"self": "/backups/" + b.ID.String(), "explain": "/backups/" + b.ID.String() + "/explain", "logs": "/backups/" + b.ID.String() + "/logs"}
 	}
 	for _, test := range []struct {
 		backup berth.Backup

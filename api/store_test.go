@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -20,6 +21,7 @@ type store struct {
 	backups  func(berth.ListOptions) (berth.List, error)
 	edit     func(uuid.UUID, berth.Edit) (berth.Backup, error)
 	explain  func(uuid.UUID) (berth.Explained, error)
+	log      func(uuid.UUID, int) (string, error)
 	queue    func(berth.QueueOptions) (berth.Queue, error)
 	settings func(string) (berth.QueueSettings, error)
 	change   func(string, berth.SettingsChange) (berth.QueueSettings, error)
@@ -53,6 +55,9 @@ func (s store) Edit(_ context.Context, id uuid.UUID, e berth.Edit) (berth.Backup
 func (s store) Explain(_ context.Context, id uuid.UUID) (berth.Explained, error) {
 	return s.explain(id)
 }
+func (s store) Log(_ context.Context, id uuid.UUID, attempt int) (string, error) {
+	return s.log(id, attempt)
+}
 func (s store) Queue(_ context.Context, o berth.QueueOptions) (berth.Queue, error) { return s.queue(o) }
 func (s store) Settings(_ context.Context, cluster string) (berth.QueueSettings, error) {
 	return s.settings(cluster)
@@ -81,6 +86,7 @@ func failing(err error) store {
 		backups:  func(berth.ListOptions) (berth.List, error) { return berth.List{}, err },
 		edit:     func(uuid.UUID, berth.Edit) (berth.Backup, error) { return berth.Backup{}, err },
 		explain:  func(uuid.UUID) (berth.Explained, error) { return berth.Explained{}, err },
+		log:      func(uuid.UUID, int) (string, error) { return "", err },
 		queue:    func(berth.QueueOptions) (berth.Queue, error) { return berth.Queue{}, err },
 		settings: func(string) (berth.QueueSettings, error) { return berth.QueueSettings{}, err },
 		change:   func(string, berth.SettingsChange) (berth.QueueSettings, error) { return berth.QueueSettings{}, err },
@@ -123,6 +129,10 @@ func working() store {
 				b.Priority = *e.Priority
 			}
 			return b, err
+		},
+		log: func(id uuid.UUID, attempt int) (string, error) {
+			_, err := find(id)
+			return fmt.Sprintf("the log of attempt %d\n", attempt), err
 		},
 		explain: func(id uuid.UUID) (berth.Explained, error) {
 			b, err := find(id)

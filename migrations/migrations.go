@@ -23,7 +23,7 @@ var files embed.FS
 func Files() fs.FS { return files }
 
 // Latest is the version of the newest migration that this binary has.
-const Latest = 4
+const Latest = 5
 
 // Up migrates the database to Latest, under golang-migrate's lock: of several
 // processes that start at once, one does it and the others wait. A database

@@ -274,7 +274,7 @@ func TestABackupOfALostMomentStartsNothing(t *testing.T) {
 			}
 			return nil
 		}
-		engine := engineFunc(func(context.Context, berth.Run, func(berth.Progress)) (worker.Taken, error) {
+		engine := engineFunc(func(context.Context, berth.Run, worker.Report) (worker.Taken, error) {
 			t.Error("a run began whose lease could not be trusted")
 			return nil, errors.New("not to be taken")
 		})

@@ -33,6 +33,7 @@ type call struct {
 	// maxBackups is what a worker says that it runs at once.
 	maxBackups *int
 	progress   berth.Progress
+	text       string
 	outcome    berth.Outcome
 	final      berth.Backup
 }
@@ -155,6 +156,10 @@ func (q *fakeQueue) Release(ctx context.Context, run berth.Run, _ string) error 
 	return q.write(ctx, call{name: "Release", fence: run.Fence})
 }
 
+func (q *fakeQueue) AppendLog(ctx context.Context, run berth.Run, chunk int, text string) error {
+	return q.write(ctx, call{name: "AppendLog", fence: run.Fence, want: chunk, text: text})
+}
+
 func (q *fakeQueue) GiveUp(ctx context.Context, run berth.Run, reason, message string) error {
 	return q.write(ctx, call{name: "GiveUp", fence: run.Fence, outcome: berth.Outcome{Reason: reason, Message: message}})
 }
@@ -190,10 +195,10 @@ func (q *fakeQueue) life(fence int64) []string {
 }
 
 // engineFunc is an engine.
-type engineFunc func(ctx context.Context, run berth.Run, progress func(berth.Progress)) (worker.Taken, error)
+type engineFunc func(ctx context.Context, run berth.Run, report worker.Report) (worker.Taken, error)
 
-func (f engineFunc) Take(ctx context.Context, run berth.Run, progress func(berth.Progress)) (worker.Taken, error) {
-	return f(ctx, run, progress)
+func (f engineFunc) Take(ctx context.Context, run berth.Run, report worker.Report) (worker.Taken, error) {
+	return f(ctx, run, report)
 }
 
 // completed is the outcome of most runs here.
@@ -203,7 +208,7 @@ func (engineFunc) Validate(context.Context, berth.Run) ([]string, error) { retur
 
 // taking is an engine that takes so long for each backup.
 func taking(q *fakeQueue, d time.Duration) engineFunc {
-	return func(ctx context.Context, run berth.Run, _ func(berth.Progress)) (worker.Taken, error) {
+	return func(ctx context.Context, run berth.Run, _ worker.Report) (worker.Taken, error) {
 		select {
 		case <-time.After(d):
 			return fakeTaken{queue: q, fence: run.Fence, outcome: completed}, nil

@@ -17,6 +17,7 @@ var errShutdown = errors.New("the worker is shutting down")
 // stopped before anybody else may start.
 type hold struct {
 	run    berth.Run
+	log    runLog
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	expiry *time.Timer

@@ -31,7 +31,7 @@ type witness struct {
 
 func (*witness) Validate(context.Context, berth.Run) ([]string, error) { return nil, nil }
 
-func (w *witness) Take(ctx context.Context, _ berth.Run, _ func(berth.Progress)) (worker.Taken, error) {
+func (w *witness) Take(ctx context.Context, _ berth.Run, _ worker.Report) (worker.Taken, error) {
 	<-ctx.Done()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -159,9 +159,9 @@ func TestALostLeaseStopsTheRunAndNothingMoreIsWritten(t *testing.T) {
 					}
 					return nil
 				}
-				engine := engineFunc(func(ctx context.Context, run berth.Run, progress func(berth.Progress)) (worker.Taken, error) {
-					progress(berth.Progress{ItemsBackedUp: 1})
-					return taking(q, time.Minute)(ctx, run, progress)
+				engine := engineFunc(func(ctx context.Context, run berth.Run, report worker.Report) (worker.Taken, error) {
+					report.Progress(berth.Progress{ItemsBackedUp: 1})
+					return taking(q, time.Minute)(ctx, run, report)
 				})
 				start(t, q, engine, worker.Config{Lease: lease})
 				time.Sleep(10 * time.Minute)
@@ -206,8 +206,8 @@ func TestABackupThatComesBackKeepsItsNewLease(t *testing.T) {
 			}
 			return nil
 		}
-		engine := engineFunc(func(ctx context.Context, run berth.Run, progress func(berth.Progress)) (worker.Taken, error) {
-			taken, err := taking(q, 10*time.Minute)(ctx, run, progress)
+		engine := engineFunc(func(ctx context.Context, run berth.Run, report worker.Report) (worker.Taken, error) {
+			taken, err := taking(q, 10*time.Minute)(ctx, run, report)
 			if err != nil {
 				time.Sleep(time.Minute) // it stops late
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"runtime/debug"
@@ -18,6 +19,8 @@ import (
 type RunStore interface {
 	Start(ctx context.Context, run berth.Run) error
 	Progress(ctx context.Context, run berth.Run, p berth.Progress) error
+	// AppendLog writes a chunk of the attempt's log; chunks count from 0.
+	AppendLog(ctx context.Context, run berth.Run, chunk int, text string) error
 	Finalize(ctx context.Context, run berth.Run, outcome berth.Outcome) error
 	Finish(ctx context.Context, run berth.Run, outcome berth.Outcome) error
 	Release(ctx context.Context, run berth.Run, message string) error
@@ -35,7 +38,14 @@ type Engine interface {
 	// Validate lists what only the cluster can say against a backup, before it
 	// starts: with a problem it ends as FailedValidation. Errors are as Take's.
 	Validate(ctx context.Context, run berth.Run) (problems []string, err error)
-	Take(ctx context.Context, run berth.Run, progress func(berth.Progress)) (Taken, error)
+	Take(ctx context.Context, run berth.Run, report Report) (Taken, error)
+}
+
+// Report takes what an engine tells while it runs, from any goroutine.
+type Report struct {
+	Progress func(berth.Progress)
+	// Log takes lines of the backup's log.
+	Log io.Writer
 }
 
 // Taken is a backup whose artefacts are complete but for the last.
@@ -125,9 +135,19 @@ func (w *Worker) carryOut(h *hold) (_ berth.Outcome, err error) {
 		return berth.Outcome{}, err
 	}
 	if err := taken.Publish(h.ctx, published(h.run, outcome, started, time.Now())); err != nil {
-		return berth.Outcome{}, fmt.Errorf("publish: %w", err)
+		return berth.Outcome{}, w.unpublished(h, err)
 	}
 	return outcome, nil
+}
+
+// unpublished says in the log that the last artefact could not be written.
+func (w *Worker) unpublished(h *hold, err error) error {
+	err = fmt.Errorf("publish: %w", err)
+	if errors.Is(err, berth.ErrLeaseLost) {
+		return err
+	}
+	fmt.Fprintf(&h.log, "time=%s level=ERROR msg=%q error=%q\n", time.Now().UTC().Format(time.RFC3339Nano), "attempt ended", err)
+	return errors.Join(err, w.writeLog(h))
 }
 
 // takeReporting runs the engine and writes its progress beside it, at most once
@@ -140,10 +160,34 @@ func (w *Worker) takeReporting(h *hold) (Taken, error) {
 		defer close(reported)
 		w.report(h, &latest, ended)
 	}()
-	taken, err := w.engine.Take(h.ctx, h.run, func(p berth.Progress) { latest.Store(&p) })
+	taken, err := w.engine.Take(h.ctx, h.run, Report{Progress: func(p berth.Progress) { latest.Store(&p) }, Log: &h.log})
 	close(ended)
 	<-reported
+	// Whatever becomes of the backup, what it said is kept.
+	h.log.end()
+	if logErr := w.writeLog(h); logErr != nil {
+		err = errors.Join(err, logErr)
+	}
 	return taken, err
+}
+
+// writeLog writes what the run has said and nobody has written. Only a lost lease
+// is an error: a log that cannot be written fails no backup.
+func (w *Worker) writeLog(h *hold) error {
+	for {
+		chunk, text, more := h.log.next()
+		if !more {
+			return nil
+		}
+		err := w.bounded(h.ctx, func(ctx context.Context) error { return w.store.AppendLog(ctx, h.run, chunk, text) })
+		if errors.Is(err, berth.ErrLeaseLost) {
+			return err
+		}
+		if err != nil {
+			return nil // at the next tick
+		}
+		h.log.written(text)
+	}
 }
 
 func (w *Worker) report(h *hold, latest *atomic.Pointer[berth.Progress], ended <-chan struct{}) {
@@ -157,6 +201,10 @@ func (w *Worker) report(h *hold, latest *atomic.Pointer[berth.Progress], ended <
 		case <-h.ctx.Done():
 			return
 		case <-tick.C:
+		}
+		if err := w.writeLog(h); err != nil {
+			h.stop(berth.ErrLeaseLost)
+			return
 		}
 		p := latest.Load()
 		if p == nil || p == written {

@@ -78,10 +78,10 @@ func TestProgressIsWrittenAtMostOnceASecondAndNotTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
 		q.put("nightly")
-		engine := engineFunc(func(_ context.Context, run berth.Run, progress func(berth.Progress)) (worker.Taken, error) {
+		engine := engineFunc(func(_ context.Context, run berth.Run, report worker.Report) (worker.Taken, error) {
 			for n := range 350 {
 				time.Sleep(10 * time.Millisecond)
-				progress(berth.Progress{ItemsBackedUp: n, TotalItems: 350})
+				report.Progress(berth.Progress{ItemsBackedUp: n, TotalItems: 350})
 			}
 			time.Sleep(5 * time.Second) // in which nothing new is told
 			return fakeTaken{queue: q, fence: run.Fence, outcome: completed}, nil
@@ -116,8 +116,8 @@ func TestProgressThatCannotBeWrittenIsWrittenLater(t *testing.T) {
 			}
 			return nil
 		}
-		engine := engineFunc(func(_ context.Context, run berth.Run, progress func(berth.Progress)) (worker.Taken, error) {
-			progress(berth.Progress{ItemsBackedUp: 1})
+		engine := engineFunc(func(_ context.Context, run berth.Run, report worker.Report) (worker.Taken, error) {
+			report.Progress(berth.Progress{ItemsBackedUp: 1})
 			time.Sleep(10 * time.Second)
 			return fakeTaken{queue: q, fence: run.Fence, outcome: completed}, nil
 		})
@@ -169,7 +169,7 @@ func TestAnErrorEndsTheBackupOrTheAttempt(t *testing.T) {
 					}
 					return nil
 				}
-				start(t, q, engineFunc(func(_ context.Context, run berth.Run, _ func(berth.Progress)) (worker.Taken, error) {
+				start(t, q, engineFunc(func(_ context.Context, run berth.Run, _ worker.Report) (worker.Taken, error) {
 					if test.take != nil {
 						return nil, test.take
 					}
@@ -210,7 +210,7 @@ func TestARunOutlastsARestartOfTheDatabase(t *testing.T) {
 					return nil
 				}
 				q.hook = func(_ context.Context, c call) error { return away(c.name) }
-				start(t, q, engineFunc(func(_ context.Context, run berth.Run, _ func(berth.Progress)) (worker.Taken, error) {
+				start(t, q, engineFunc(func(_ context.Context, run berth.Run, _ worker.Report) (worker.Taken, error) {
 					if err := away("Take"); err != nil {
 						return nil, fmt.Errorf("find the storage location: %w", err)
 					}
@@ -290,7 +290,7 @@ func TestAPanicEndsItsBackupAlone(t *testing.T) {
 					}
 					return nil
 				}
-				start(t, q, engineFunc(func(_ context.Context, run berth.Run, _ func(berth.Progress)) (worker.Taken, error) {
+				start(t, q, engineFunc(func(_ context.Context, run berth.Run, _ worker.Report) (worker.Taken, error) {
 					if run.Fence == 1 && where == "Take" {
 						panic("a fault")
 					}

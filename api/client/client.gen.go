@@ -138,6 +138,9 @@ type BackupLinks struct {
 	// Explain What it waits for.
 	Explain string `json:"explain"`
 
+	// Logs Its log.
+	Logs string `json:"logs"`
+
 	// Self The backup itself.
 	Self string `json:"self"`
 }
@@ -824,6 +827,12 @@ type CreateBackupParams struct {
 	DryRun *bool `form:"dryRun,omitempty" json:"dryRun,omitempty"`
 }
 
+// GetBackupLogsParams defines parameters for GetBackupLogs.
+type GetBackupLogsParams struct {
+	// Attempt Which attempt's log; default the newest that has one.
+	Attempt *int32 `form:"attempt,omitempty" json:"attempt,omitempty"`
+}
+
 // GetQueueParams defines parameters for GetQueue.
 type GetQueueParams struct {
 	// Cluster The cluster.
@@ -1033,6 +1042,13 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /backups/{id}/explain (the `ExplainBackup` operationId).
 	ExplainBackup(ctx context.Context, id BackupID, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetBackupLogs Read a backup's log, also while it runs.
+	//
+	// What one attempt said of itself so far, a line each, as in `<name>-logs.gz`. It is kept with the backup, so that it can be read while the store is away; what is longer than 4 MiB ends with a line that says how much was cut. Empty before the first attempt.
+	//
+	// Corresponds with GET /backups/{id}/logs (the `GetBackupLogs` operationId).
+	GetBackupLogs(ctx context.Context, id BackupID, params *GetBackupLogsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetLivez Say whether the process lives.
 	//
@@ -1308,6 +1324,23 @@ func (c *Client) EditBackupWithApplicationMergePatchPlusJSONBody(ctx context.Con
 // Corresponds with GET /backups/{id}/explain (the `ExplainBackup` operationId).
 func (c *Client) ExplainBackup(ctx context.Context, id BackupID, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewExplainBackupRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetBackupLogs Read a backup's log, also while it runs.
+//
+// What one attempt said of itself so far, a line each, as in `<name>-logs.gz`. It is kept with the backup, so that it can be read while the store is away; what is longer than 4 MiB ends with a line that says how much was cut. Empty before the first attempt.
+//
+// Corresponds with GET /backups/{id}/logs (the `GetBackupLogs` operationId).
+func (c *Client) GetBackupLogs(ctx context.Context, id BackupID, params *GetBackupLogsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetBackupLogsRequest(c.Server, id, params)
 	if err != nil {
 		return nil, err
 	}
@@ -1849,6 +1882,67 @@ func NewExplainBackupRequest(server string, id BackupID) (*http.Request, error) 
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetBackupLogsRequest constructs an http.Request for the GetBackupLogs method
+func NewGetBackupLogsRequest(server string, id BackupID, params *GetBackupLogsParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/backups/%s/logs", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Attempt != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "attempt", *params.Attempt, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
@@ -2419,6 +2513,15 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /backups/{id}/explain (the `ExplainBackup` operationId).
 	ExplainBackupWithResponse(ctx context.Context, id BackupID, reqEditors ...RequestEditorFn) (*ExplainBackupResponse, error)
+
+	// GetBackupLogsWithResponse Read a backup's log, also while it runs.
+	//
+	// What one attempt said of itself so far, a line each, as in `<name>-logs.gz`. It is kept with the backup, so that it can be read while the store is away; what is longer than 4 MiB ends with a line that says how much was cut. Empty before the first attempt.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /backups/{id}/logs (the `GetBackupLogs` operationId).
+	GetBackupLogsWithResponse(ctx context.Context, id BackupID, params *GetBackupLogsParams, reqEditors ...RequestEditorFn) (*GetBackupLogsResponse, error)
 
 	// GetLivezWithResponse Say whether the process lives.
 	//
@@ -3000,6 +3103,82 @@ func (r ExplainBackupResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ExplainBackupResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetBackupLogsResponse503Headers the declared response headers of an HTTP 503 response for GetBackupLogs
+type GetBackupLogsResponse503Headers struct {
+	RetryAfter int
+}
+
+type GetBackupLogsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationProblemJSON400 *MalformedRequest
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *NotFound
+	// ApplicationProblemJSON422 the response for an HTTP 422 `application/problem+json` response
+	ApplicationProblemJSON422 *ValidationFailed
+	// ApplicationProblemJSON500 the response for an HTTP 500 `application/problem+json` response
+	ApplicationProblemJSON500 *Internal
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *NotReady
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *GetBackupLogsResponse503Headers
+}
+
+// GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r GetBackupLogsResponse) GetApplicationProblemJSON400() *MalformedRequest {
+	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r GetBackupLogsResponse) GetApplicationProblemJSON404() *NotFound {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
+func (r GetBackupLogsResponse) GetApplicationProblemJSON422() *ValidationFailed {
+	return r.ApplicationProblemJSON422
+}
+
+// GetApplicationProblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
+func (r GetBackupLogsResponse) GetApplicationProblemJSON500() *Internal {
+	return r.ApplicationProblemJSON500
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r GetBackupLogsResponse) GetApplicationProblemJSON503() *NotReady {
+	return r.ApplicationProblemJSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r GetBackupLogsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetBackupLogsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetBackupLogsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetBackupLogsResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -3885,6 +4064,21 @@ func (c *ClientWithResponses) ExplainBackupWithResponse(ctx context.Context, id 
 	return ParseExplainBackupResponse(rsp)
 }
 
+// GetBackupLogsWithResponse Read a backup's log, also while it runs.
+//
+// What one attempt said of itself so far, a line each, as in `<name>-logs.gz`. It is kept with the backup, so that it can be read while the store is away; what is longer than 4 MiB ends with a line that says how much was cut. Empty before the first attempt.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /backups/{id}/logs (the `GetBackupLogs` operationId).
+func (c *ClientWithResponses) GetBackupLogsWithResponse(ctx context.Context, id BackupID, params *GetBackupLogsParams, reqEditors ...RequestEditorFn) (*GetBackupLogsResponse, error) {
+	rsp, err := c.GetBackupLogs(ctx, id, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetBackupLogsResponse(rsp)
+}
+
 // GetLivezWithResponse Say whether the process lives.
 //
 // Touches nothing outside of the process.
@@ -4502,6 +4696,73 @@ func ParseExplainBackupResponse(rsp *http.Response) (*ExplainBackupResponse, err
 	switch {
 	case rsp.StatusCode == 503:
 		var headers ExplainBackupResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetBackupLogsResponse parses an HTTP response from a GetBackupLogsWithResponse call
+func ParseGetBackupLogsResponse(rsp *http.Response) (*GetBackupLogsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetBackupLogsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest MalformedRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest ValidationFailed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON422 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest NotReady
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 503:
+		var headers GetBackupLogsResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {

@@ -128,6 +128,20 @@ func resourceOf(t *testing.T, kind string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{}
 }
 
+// gunzipped is the text of a compressed artefact.
+func gunzipped(t *testing.T, artefact string) string {
+	t.Helper()
+	r, err := gzip.NewReader(strings.NewReader(artefact))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
 // unpack gives the files of an archive.
 func unpack(t *testing.T, archive []byte) map[string][]byte {
 	t.Helper()

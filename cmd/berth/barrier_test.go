@@ -16,6 +16,27 @@ type barrier struct {
 
 	mu   sync.Mutex
 	held []*held
+	// refused answers everything with 503.
+	refused bool
+}
+
+// refuse makes the server answer nothing but 503 until the function that it
+// returns is called.
+func (b *barrier) refuse() (end func()) {
+	b.setRefused(true)
+	return func() { b.setRefused(false) }
+}
+
+func (b *barrier) setRefused(refused bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.refused = refused
+}
+
+func (b *barrier) isRefused() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.refused
 }
 
 // held is a request that waits at a barrier.
@@ -57,6 +78,10 @@ func (h *held) receive(from <-chan struct{}, what string) {
 }
 
 func (b *barrier) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if b.isRefused() {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
 	if h := b.take(r); h != nil {
 		defer close(h.answered)
 		// It is here whole when it waits, so that it needs its sender no more.

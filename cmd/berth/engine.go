@@ -28,7 +28,7 @@ func (e engine) Validate(ctx context.Context, run berth.Run) ([]string, error) {
 	return e.cluster.Validate(ctx, run.Spec, e.namespace)
 }
 
-func (e engine) Take(ctx context.Context, run berth.Run, progress func(berth.Progress)) (worker.Taken, error) {
+func (e engine) Take(ctx context.Context, run berth.Run, report worker.Report) (worker.Taken, error) {
 	contents, err := e.contents(ctx, run)
 	if err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func (e engine) Take(ctx context.Context, run berth.Run, progress func(berth.Pro
 		return nil, fmt.Errorf("open storage location %s: %w", location.Name, err)
 	}
 	done, err := backup.Take(ctx, e.cluster, objects, backup.Job{
-		Run: run, Namespace: e.namespace, Progress: progress, Pods: podLog{e.store, run},
+		Run: run, Namespace: e.namespace, Progress: report.Progress, Log: report.Log, Pods: podLog{e.store, run},
 	})
 	if err != nil {
 		return nil, errors.Join(err, objects.Close())

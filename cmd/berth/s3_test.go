@@ -94,3 +94,34 @@ func TestAWriteThatArrivesLateChangesNothing(t *testing.T) {
 		t.Errorf("the bucket holds %q", names)
 	}
 }
+
+// A store that is lost in mid run costs the attempt, not the backup: it is tried
+// again by itself when the store is back.
+func TestAStoreThatIsLostInMidRunCostsAnAttempt(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	bucket := newBucket(t)
+	h.environment = append(h.environment, "BERTH_STORAGE_URL="+bucket.url)
+	h.startServer()
+	shop := h.namespace("shop", 3)
+	list := h.gate.hold(t, listOfConfigMaps(shop))
+	h.startWorker()
+	a := h.post("a", shop)
+	list.await()
+	away := bucket.refuse()
+	list.release()
+	await(t, "a is to be tried again", func() bool { b := h.get(a); return b.Phase == berth.PhaseNew && b.Attempt == 2 })
+	lost := h.get(a)
+	if value(lost.Reason) != "StorageLost" || lost.Queue == nil || lost.Queue.BlockedBy[0].Reason != berth.WaitBackOff {
+		t.Errorf("a waits as %+v", lost)
+	}
+	away()
+	h.execute("UPDATE backups SET retry_at = clock_timestamp() WHERE retry_at IS NOT NULL") // 15 to 30 s
+	done := h.awaitPhase(a, berth.PhaseCompleted)
+	if done.Attempt != 2 {
+		t.Errorf("a was completed in attempt %d", done.Attempt)
+	}
+	if names := slices.Sorted(maps.Keys(bucket.artefacts(t, "a"))); !slices.Equal(names, wholeBackup("a")) {
+		t.Errorf("the bucket holds %q", names)
+	}
+}

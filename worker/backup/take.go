@@ -28,6 +28,8 @@ type Job struct {
 	// Progress, if set, is called from several goroutines, one at a time, for
 	// every some objects: it must be cheap. UpdatedAt is not set.
 	Progress func(berth.Progress)
+	// Log, if set, takes the lines of the log as they are written.
+	Log io.Writer
 	// Pods remembers, for the next attempt, whose hooks have begun. Without one
 	// nobody does.
 	Pods PodLog
@@ -58,19 +60,27 @@ type Taken struct {
 // where circumstances forbid it; one with a method Reason() string names them. When ctx ends it stops at once and leaves at
 // most whole objects that precede velero-backup.json. No goroutine outlives it.
 func Take(ctx context.Context, cluster *Cluster, store Store, job Job) (taken *Taken, err error) {
+	log := newRunLog(job.Log)
 	err = guarded(func() error {
-		taken, err = take(ctx, cluster, folder{candid{store}, job.Run}, job)
+		taken, err = take(ctx, cluster, folder{candid{store}, job.Run}, job, log)
 		return err
 	})
 	if err != nil {
+		log.failure(err)
 		return nil, fmt.Errorf("take backup %s: %w", job.Run.Name, reasoned(err))
 	}
 	return taken, nil
 }
 
-func take(ctx context.Context, cluster *Cluster, f folder, job Job) (*Taken, error) {
-	if adopted, err := f.adopt(ctx); adopted != nil || err != nil {
-		return adopted, err
+func take(ctx context.Context, cluster *Cluster, f folder, job Job, log *runLog) (*Taken, error) {
+	log.info("attempt started", "name", job.Run.Name, "id", job.Run.ID, "attempt", job.Run.Attempt, "fence", job.Run.Fence)
+	adopted, err := f.adopt(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if adopted != nil {
+		log.info("a former attempt had published the backup: it is taken over", "phase", adopted.Outcome.Phase)
+		return adopted, nil
 	}
 	found, err := cluster.discover(ctx)
 	if err != nil {
@@ -99,10 +109,8 @@ func take(ctx context.Context, cluster *Cluster, f folder, job Job) (*Taken, err
 	if err != nil {
 		return nil, err
 	}
-	log := newRunLog()
 	c := newCollector(ctx, cluster, p, job, log)
-	log.info("backup started", "name", job.Run.Name, "id", job.Run.ID, "attempt", job.Run.Attempt, "fence", job.Run.Fence,
-		"kubernetes", found.version.GitVersion, "namespaces", len(job.Run.Contents.Names))
+	log.info("backup started", "kubernetes", found.version.GitVersion, "namespaces", len(job.Run.Contents.Names))
 	for _, l := range p.errors {
 		c.results.error(l.namespace, l.text)
 	}

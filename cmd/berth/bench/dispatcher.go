@@ -201,7 +201,7 @@ func (s *standing) place(run berth.Run) place {
 func (*standing) Validate(context.Context, berth.Run) ([]string, error) { return nil, nil }
 
 // Take stands until the run is let go, which somebody else has ended.
-func (s *standing) Take(ctx context.Context, run berth.Run, _ func(berth.Progress)) (worker.Taken, error) {
+func (s *standing) Take(ctx context.Context, run berth.Run, _ worker.Report) (worker.Taken, error) {
 	p := s.place(run)
 	close(p.begun)
 	select {

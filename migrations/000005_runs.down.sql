@@ -1,0 +1,2 @@
+DROP TABLE archives;
+DROP TABLE backup_logs;
