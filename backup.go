@@ -74,6 +74,11 @@ type Backup struct {
 	Warnings, Errors     int
 	ValidationErrors     []string
 	FailureReason        string
+	// Artifacts are what an ended backup has in the store, all but
+	// velero-backup.json, and Kinds how many objects of each kind are in its archive
+	// ("apps/v1/Deployment"). Nil where there are none.
+	Artifacts []Artifact
+	Kinds     map[string]int
 	// Version moves on every change of the phase; it orders what a reader saw.
 	Version int64
 }
@@ -227,6 +232,19 @@ type Outcome struct {
 	// FailureReason is set for Failed only, as in Velero's status.
 	FailureReason string
 	Progress      Progress
+	// Artifacts and Kinds describe what was written; nil where nothing was.
+	Artifacts []Artifact
+	Kinds     map[string]int
+}
+
+// Artifact is one object of a backup in the store.
+type Artifact struct {
+	// Name tells what it is ("tar.gz", "logs.gz", …), Object what it is called.
+	Name   string `json:"name"`
+	Object string `json:"object"`
+	// Size is in bytes, SHA256 in hexadecimal digits.
+	Size   int64  `json:"size"`
+	SHA256 string `json:"sha256"`
 }
 
 // StorageLocation is where a cluster's backups go.

@@ -1,6 +1,8 @@
 package api
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -44,6 +46,8 @@ func backupOf(b berth.Backup) Backup {
 		Errors:           b.Errors,
 		ValidationErrors: someOrNull(b.ValidationErrors),
 		FailureReason:    textOrNull(b.FailureReason),
+		Artifacts:        artifactsOrNull(b.Artifacts),
+		ItemsByKind:      kindsOrNull(b.Kinds),
 		Version:          b.Version,
 		Links:            linksOf(b.ID),
 	}
@@ -101,6 +105,28 @@ func progressOf(p *berth.Progress) *Progress {
 		return nil
 	}
 	return &Progress{ItemsBackedUp: p.ItemsBackedUp, TotalItems: p.TotalItems, Bytes: p.Bytes, UpdatedAt: p.UpdatedAt.UTC()}
+}
+
+func artifactsOrNull(artifacts []berth.Artifact) *[]Artifact {
+	if artifacts == nil {
+		return nil
+	}
+	shown := make([]Artifact, 0, len(artifacts))
+	for _, a := range artifacts {
+		shown = append(shown, Artifact{Name: a.Name, Object: a.Object, Size: a.Size, Sha256: a.SHA256})
+	}
+	return &shown
+}
+
+func kindsOrNull(kinds map[string]int) *[]KindCount {
+	if kinds == nil {
+		return nil
+	}
+	shown := make([]KindCount, 0, len(kinds))
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		shown = append(shown, KindCount{Kind: kind, Items: kinds[kind]})
+	}
+	return &shown
 }
 
 func listOf(l berth.List) BackupList {

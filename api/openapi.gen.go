@@ -36,10 +36,32 @@ func (e HealthStatus) Valid() bool {
 	}
 }
 
+// Artifact An object of a backup in the store.
+type Artifact struct {
+	// Name What it is.
+	//
+	// Examples: tar.gz
+	Name string `json:"name"`
+
+	// Object What it is called in the backup's folder.
+	//
+	// Examples: shop-nightly.tar.gz
+	Object string `json:"object"`
+
+	// Sha256 The SHA-256 of its bytes in hexadecimal digits.
+	Sha256 string `json:"sha256"`
+
+	// Size Its length in bytes.
+	Size int64 `json:"size"`
+}
+
 // Backup A backup as it is at one instant.
 type Backup struct {
 	// Annotations Its annotations.
 	Annotations map[string]string `json:"annotations"`
+
+	// Artifacts What it has in the store beside `velero-backup.json`; null until it has ended with an archive.
+	Artifacts *[]Artifact `json:"artifacts"`
 
 	// Attempt Which attempt this is. It rises when a worker is lost.
 	Attempt int `json:"attempt"`
@@ -67,6 +89,9 @@ type Backup struct {
 
 	// ID The id that the server gave, a UUID of version 7.
 	ID openapi_types.UUID `json:"id"`
+
+	// ItemsByKind How many objects of each kind its archive holds, by kind; null as `artifacts` is.
+	ItemsByKind *[]KindCount `json:"itemsByKind"`
 
 	// Labels Its labels.
 	Labels map[string]string `json:"labels"`
@@ -470,6 +495,17 @@ type Health struct {
 
 // HealthStatus Always `ok`.
 type HealthStatus string
+
+// KindCount The objects of one kind in an archive.
+type KindCount struct {
+	// Items How many there are.
+	Items int `json:"items"`
+
+	// Kind The apiVersion and the kind, as Velero's list of resources spells them.
+	//
+	// Examples: apps/v1/Deployment
+	Kind string `json:"kind"`
+}
 
 // Namespaces What a backup claims and, once it is admitted, holds. One that is `New` claims nothing: what it takes in is resolved when its time comes.
 type Namespaces struct {

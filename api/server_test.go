@@ -151,7 +151,7 @@ func TestBackupsAreShownWhole(t *testing.T) {
 			}}, "eta": nil},
 			"namespaces": object{"all": false, "names": array{"shop"}, "except": array{}, "frozen": nil, "missing": nil, "excluded": nil},
 			"progress":   nil, "attempt": 1., "maxAttempts": 3., "worker": nil, "slot": nil, "warnings": 0., "errors": 0.,
-			"validationErrors": nil, "failureReason": nil, "version": 1., "links": links(queued),
+			"validationErrors": nil, "failureReason": nil, "artifacts": nil, "itemsByKind": nil, "version": 1., "links": links(queued),
 		}},
 		{notDue, object{
 			"id": notDue.ID.String(), "name": "tonight", "cluster": "default", "phase": "New", "reason": nil, "message": nil,
@@ -163,7 +163,7 @@ func TestBackupsAreShownWhole(t *testing.T) {
 			}}, "eta": object{"startP50": "2026-07-01T20:00:00Z", "startP90": "2026-07-01T20:00:00Z", "basis": "immediate", "samples": 0.}},
 			"namespaces": object{"all": false, "names": array{"shop"}, "except": array{}, "frozen": nil, "missing": nil, "excluded": nil},
 			"progress":   nil, "attempt": 1., "maxAttempts": 3., "worker": nil, "slot": nil, "warnings": 0., "errors": 0.,
-			"validationErrors": nil, "failureReason": nil, "version": 1., "links": links(notDue),
+			"validationErrors": nil, "failureReason": nil, "artifacts": nil, "itemsByKind": nil, "version": 1., "links": links(notDue),
 		}},
 		{running, object{
 			"id": running.ID.String(), "name": "nightly", "cluster": "default", "phase": "InProgress", "reason": nil, "message": nil,
@@ -174,7 +174,7 @@ func TestBackupsAreShownWhole(t *testing.T) {
 			"namespaces": object{"all": true, "names": array{}, "except": array{"kube-system"}, "frozen": array{"shop"}, "missing": array{"gone"}, "excluded": array{}},
 			"progress":   object{"itemsBackedUp": 5., "totalItems": 10., "bytes": 4711., "updatedAt": instant},
 			"attempt":    2., "maxAttempts": 3., "worker": "worker-1", "slot": 1., "warnings": 0., "errors": 0.,
-			"validationErrors": nil, "failureReason": nil, "version": 4., "links": links(running),
+			"validationErrors": nil, "failureReason": nil, "artifacts": nil, "itemsByKind": nil, "version": 4., "links": links(running),
 		}},
 		{failed, object{
 			"id": failed.ID.String(), "name": "refused", "cluster": "default", "phase": "FailedValidation",
@@ -184,7 +184,8 @@ func TestBackupsAreShownWhole(t *testing.T) {
 			"queue":      nil,
 			"namespaces": object{"all": false, "names": array{}, "except": array{}, "frozen": nil, "missing": nil, "excluded": nil},
 			"progress":   nil, "attempt": 1., "maxAttempts": 3., "worker": "worker-1", "slot": nil, "warnings": 1., "errors": 2.,
-			"validationErrors": array{"there is no such resource"}, "failureReason": "it is not valid", "version": 3.,
+			"validationErrors": array{"there is no such resource"}, "failureReason": "it is not valid",
+			"artifacts": array{object{"name": "tar.gz", "object": "failed.tar.gz", "size": 7., "sha256": "00ff"}}, "itemsByKind": array{object{"kind": "v1/Pod", "items": 3.}}, "version": 3.,
 			"links": links(failed),
 		}},
 	} {

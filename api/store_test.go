@@ -228,5 +228,6 @@ var (
 		CreatedAt: noon, EnqueuedAt: &noon, ReadyAt: &noon, CompletedAt: &noon,
 		Attempt: 1, MaxAttempts: 3, Version: 3, Worker: "worker-1", Warnings: 1, Errors: 2,
 		ValidationErrors: []string{"there is no such resource"}, FailureReason: "it is not valid",
+		Artifacts: []berth.Artifact{{Name: "tar.gz", Object: "failed.tar.gz", Size: 7, SHA256: "00ff"}}, Kinds: map[string]int{"v1/Pod": 3},
 	}
 )

@@ -3,6 +3,7 @@ package db
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -25,7 +26,16 @@ func (s *Store) Finalize(ctx context.Context, run berth.Run, outcome berth.Outco
 	if outcome.Errors > 0 {
 		phase = berth.PhaseFinalizingPartiallyFailed
 	}
+	artifacts, err := json.Marshal(append([]berth.Artifact{}, outcome.Artifacts...))
+	if err != nil {
+		return fmt.Errorf("finalize backup %s: %w", run.Name, err)
+	}
+	kinds := outcome.Kinds
+	if kinds == nil {
+		kinds = map[string]int{}
+	}
 	return s.fenced(ctx, "finalize", "finalize", run, phase, pgx.NamedArgs{
+		"artifacts": artifacts, "kinds": kinds,
 		"phase": phase, "warnings": outcome.Warnings, "errors": outcome.Errors,
 		"items": outcome.Progress.ItemsBackedUp, "total": outcome.Progress.TotalItems, "bytes": outcome.Progress.Bytes,
 		"hooks_attempted": outcome.Progress.HooksAttempted, "hooks_failed": outcome.Progress.HooksFailed,

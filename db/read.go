@@ -45,6 +45,8 @@ type backupRow struct {
 	Contents          []string
 	ContentsMissing   []string
 	ContentsExcluded  []string
+	Artifacts         []berth.Artifact
+	Kinds             map[string]int
 	Attempt           int
 	MaxAttempts       int
 	Slot              *int
@@ -90,6 +92,7 @@ func (r backupRow) backup() (berth.Backup, error) {
 			Frozen: r.Contents, Missing: r.ContentsMissing, Excluded: r.ContentsExcluded},
 		Attempt: r.Attempt, MaxAttempts: r.MaxAttempts, Slot: r.Slot, Worker: r.Worker,
 		Warnings: r.Warnings, Errors: r.Errors, ValidationErrors: r.ValidationErrors, FailureReason: r.FailureReason,
+		Artifacts: r.Artifacts, Kinds: r.Kinds,
 	}
 	if err := json.Unmarshal(r.Spec, &b.Spec); err != nil {
 		return b, fmt.Errorf("read the spec of backup %s: %w", r.Name, err)
@@ -163,6 +166,11 @@ func collectBackups(rows pgx.Rows) ([]berth.Backup, error) {
 // Backup reads one backup; CodeNotFound if there is none of that id.
 func (s *Store) Backup(ctx context.Context, id uuid.UUID) (berth.Backup, error) {
 	return s.backupWhere(ctx, "b.id = @id", pgx.NamedArgs{"id": id}, berth.MaxForecast)
+}
+
+// BackupNamed reads the backup of that name; CodeNotFound if the cluster has none.
+func (s *Store) BackupNamed(ctx context.Context, cluster, name string) (berth.Backup, error) {
+	return s.backupWhere(ctx, "b.cluster = @cluster AND b.name = @name", pgx.NamedArgs{"cluster": cluster, "name": name}, 0)
 }
 
 // backupWhere reads one backup and, where it is among the first so many, when it

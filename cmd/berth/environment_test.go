@@ -45,7 +45,8 @@ func TestEveryFlagHasItsName(t *testing.T) {
 		"worker": `database-url kubeconfig cluster data storage-url concurrent-backups item-block-worker-count max-backups recheck-interval
 			lease-ttl lease-renew lease-margin lease-grace reap-interval shutdown-grace mirror-qps velero-namespace
 			metrics-listen page-size client-qps client-burst memory`,
-		"migrate up": "database-url",
+		"migrate up":    "database-url",
+		"backup verify": "database-url cluster",
 	} {
 		found, _, err := rootCommand().Find(strings.Fields(command))
 		if err != nil {

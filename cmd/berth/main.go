@@ -36,7 +36,7 @@ func rootCommand() *cobra.Command {
 		// Every flag can also be set as BERTH_… in the environment.
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return fromEnvironment(cmd.Flags(), os.LookupEnv) },
 	}
-	root.AddCommand(serverCommand(), workerCommand(), migrateCommand(), benchCommand())
+	root.AddCommand(serverCommand(), workerCommand(), migrateCommand(), backupCommand(), benchCommand())
 	return root
 }
 

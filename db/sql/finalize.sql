@@ -9,6 +9,9 @@ counted AS (
     UPDATE progress p SET items_backed_up = @items, total_items = @total, bytes = @bytes, hooks_attempted = @hooks_attempted, hooks_failed = @hooks_failed,
            updated_at = i.at
       FROM finalizing f, instant i WHERE p.seq = f.seq AND p.fence = f.fence),
+archived AS (
+    INSERT INTO archives (seq, fence, artifacts, kinds) SELECT f.seq, f.fence, @artifacts, @kinds FROM finalizing f
+    ON CONFLICT (seq) DO UPDATE SET fence = excluded.fence, artifacts = excluded.artifacts, kinds = excluded.kinds),
 logged AS (
     INSERT INTO events (at, cluster_id, seq, from_phase, to_phase, reason, worker, fence, attempt, slot)
     SELECT i.at, f.cluster_id, f.seq, 'InProgress', f.phase, f.reason, f.worker, f.fence, f.attempt, f.slot FROM finalizing f, instant i),

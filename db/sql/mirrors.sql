@@ -13,7 +13,7 @@ moved AS (
 due AS (
     SELECT seq, through FROM behind
     UNION ALL SELECT seq, 0 FROM moved WHERE seq NOT IN (SELECT seq FROM behind))
-SELECT b.*, o.contents_missing, o.contents_excluded, d.through, coalesce(m.object_uid, '') AS object_uid,
+SELECT b.*, o.contents_missing, o.contents_excluded, NULL::jsonb AS artifacts, NULL::jsonb AS kinds, d.through, coalesce(m.object_uid, '') AS object_uid,
        coalesce(p.hooks_attempted, 0) AS hooks_attempted, coalesce(p.hooks_failed, 0) AS hooks_failed,
        CASE WHEN b.phase = 'Queued' THEN queue_position(b.seq) ELSE 0 END AS position,
        0::bigint AS overlapping_ahead

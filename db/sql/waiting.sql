@@ -15,7 +15,7 @@ WITH page AS MATERIALIZED (
 before AS MATERIALIZED (
     SELECT count(*) AS n FROM backups
      WHERE cluster_id = @cluster_id AND phase = 'Queued' AND NOT @later::boolean AND (order_key, seq) <= (@place::timestamptz, @seq::bigint))
-SELECT b.*, NULL::text[] AS contents_missing, NULL::text[] AS contents_excluded, p.later, p.place,
+SELECT b.*, NULL::text[] AS contents_missing, NULL::text[] AS contents_excluded, NULL::jsonb AS artifacts, NULL::jsonb AS kinds, p.later, p.place,
        CASE WHEN p.later THEN 0 ELSE (SELECT n FROM before) + row_number() OVER (ORDER BY p.later, p.place, p.seq) END AS position,
        CASE WHEN p.later THEN 0 ELSE overlapping_ahead(b.seq) END AS overlapping_ahead
   FROM page p CROSS JOIN LATERAL (SELECT * FROM backup_rows r WHERE r.seq = p.seq LIMIT 1) b

@@ -33,6 +33,11 @@ func (f folder) adopt(ctx context.Context) (*Taken, error) {
 	if !whole || !ended {
 		return nil, f.removeOrphans(ctx)
 	}
+	list, err := f.readResourceList(ctx)
+	if err != nil {
+		return nil, err
+	}
+	outcome.Artifacts, outcome.Kinds = artefacts, list.counts()
 	return &Taken{
 		Outcome: outcome, Adopted: true, Artefacts: artefacts,
 		folder: f, record: Artefact{Object: recordObject, Size: int64(len(body))},

@@ -55,15 +55,9 @@ func ObjectName(backup, artefact string) string {
 	return backup + "-" + artefact
 }
 
-// Artefact is an object of a backup as it was written.
-type Artefact struct {
-	// Name is one of the Artefact constants; empty for velero-backup.json.
-	Name   string
-	Object string
-	// Size is in bytes, SHA256 in hexadecimal digits.
-	Size   int64
-	SHA256 string
-}
+// Artefact is an object of a backup as it was written. Its Name is one of the
+// Artefact constants; empty for velero-backup.json.
+type Artefact = berth.Artifact
 
 // folder is the place of one attempt's objects in the store.
 type folder struct {
@@ -201,6 +195,32 @@ func resourceListOf(all *ledgers) resourceList {
 		}
 	})
 	return list
+}
+
+// counts are how many objects of each kind the list has.
+func (l resourceList) counts() map[string]int {
+	kinds := make(map[string]int, len(l))
+	for kind, keys := range l {
+		kinds[kind] = len(keys)
+	}
+	return kinds
+}
+
+// readResourceList reads what a former attempt wrote.
+func (f folder) readResourceList(ctx context.Context) (list resourceList, err error) {
+	r, err := f.store.Read(ctx, f.run.Name, ObjectName(f.run.Name, ArtefactResourceList))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	uncompressed, err := gzip.NewReader(r)
+	if err != nil {
+		return nil, fmt.Errorf("read the list of resources: %w", err)
+	}
+	if err := json.NewDecoder(uncompressed).Decode(&list); err != nil {
+		return nil, fmt.Errorf("read the list of resources: %w", err)
+	}
+	return list, nil
 }
 
 func (l resourceList) writeTo(w io.Writer) error { return json.NewEncoder(w).Encode(l) }

@@ -11,6 +11,12 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	// What a bucket of the tests asks for.
+	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} {
+		if err := os.Setenv(name, "test"); err != nil {
+			panic(err)
+		}
+	}
 	code := devenv.RunTests(m)
 	// Connections that are kept for the next request are no leak.
 	err := goleak.Find(

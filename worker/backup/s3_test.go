@@ -12,7 +12,9 @@ import (
 	"github.com/berth-backup/berth/objectstore"
 )
 
-func TestABackupGoesToS3(t *testing.T) {
+// newFixtureOnS3 is a fixture whose store is a bucket.
+func newFixtureOnS3(t *testing.T) *fixture {
+	t.Helper()
 	f := newFixture(t)
 	backend := s3mem.New()
 	server := httptest.NewServer(gofakes3.New(backend).Server())
@@ -20,13 +22,17 @@ func TestABackupGoesToS3(t *testing.T) {
 	if err := backend.CreateBucket("archives"); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("AWS_ACCESS_KEY_ID", "test")
-	t.Setenv("AWS_SECRET_ACCESS_KEY", "test")
 	query := url.Values{"endpoint": {server.URL}, "use_path_style": {"true"}, "region": {"us-east-1"}}
 	var err error
 	if f.store, err = objectstore.Open(t.Context(), "s3://archives?"+query.Encode(), "east"); err != nil {
 		t.Fatal(err)
 	}
+	return f
+}
+
+func TestABackupGoesToS3(t *testing.T) {
+	t.Parallel()
+	f := newFixtureOnS3(t)
 	namespace := f.namespace("s3")
 	f.configMap(namespace, "x", nil)
 	r := run(namespace)

@@ -131,14 +131,13 @@ func take(ctx context.Context, cluster *Cluster, f folder, job Job, log *runLog)
 	outcome := c.outcome()
 	log.info("backup collected", "phase", outcome.Phase, "items", outcome.Progress.ItemsBackedUp,
 		"errors", outcome.Errors, "warnings", outcome.Warnings)
-	descriptions, err := f.writeDescriptions(ctx, log, c.results, resourceListOf(p.ledgers))
+	list := resourceListOf(p.ledgers)
+	descriptions, err := f.writeDescriptions(ctx, log, c.results, list)
 	if err != nil {
 		return nil, err
 	}
-	return &Taken{
-		Outcome: outcome, Artefacts: append([]Artefact{claim, tarball}, descriptions...),
-		ServerVersion: found.version, folder: f,
-	}, nil
+	outcome.Artifacts, outcome.Kinds = append([]Artefact{claim, tarball}, descriptions...), list.counts()
+	return &Taken{Outcome: outcome, Artefacts: outcome.Artifacts, ServerVersion: found.version, folder: f}, nil
 }
 
 func newCollector(lease context.Context, cluster *Cluster, p plan, job Job, log *runLog) *collector {
