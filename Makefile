@@ -44,6 +44,11 @@ LONG_RUNS := ^(TestConcurrentQueue.*|TestQueueMachine|TestAuditIsCheap|TestMany.
 test-db-pooler: ## run the tests of the database through a pgbouncer in transaction mode
 	$(ENVIRONMENT) -pooler -no-kubernetes -- $(GO) test -race -timeout 30m -skip '$(LONG_RUNS)' ./db/...
 
+.PHONY: test-velero
+test-velero: ## let stock Velero, built from source once, read and restore what Berth wrote
+	$(GO) run ./internal/devenv/velero
+	$(ENVIRONMENT) $(if $(POSTGRES),-postgres $(POSTGRES)) -- $(GO) test -race -timeout 30m -tags velero -run '^TestStockVelero' -v ./cmd/berth
+
 .PHONY: test-containers
 test-containers: ## build the images, run the tests of the database and the demo in containers
 	deploy/test-containers.sh

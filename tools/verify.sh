@@ -14,7 +14,7 @@ state() {
 
 state >"$before"
 tools/generate.sh
-for module in . tools/controlplane tools/oapi-codegen tools/riverbench tools/staticcheck; do
+for module in . tools/controlplane tools/oapi-codegen tools/riverbench tools/staticcheck tools/velero; do
 	(cd "$module" && go mod tidy)
 done
 state >"$after"

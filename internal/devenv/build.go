@@ -27,20 +27,25 @@ const (
 		" -X k8s.io/client-go/pkg/version.gitVersion=" + kubernetesVersion
 )
 
-// controlPlaneBuild builds etcd and kube-apiserver from source.
-type controlPlaneBuild struct {
-	module string // the folder tools/controlplane
+// sourceBuild builds programs of a module below tools, which pins their sources.
+type sourceBuild struct {
+	module string // the folder of the module
 	name   string // of the folder in the cache: it changes with what is built
 }
 
-// newControlPlaneBuild finds the module that pins the sources. It is an error
-// when the working folder is not in this repository.
-func newControlPlaneBuild() (*controlPlaneBuild, error) {
+// newControlPlaneBuild builds etcd and kube-apiserver.
+func newControlPlaneBuild() (*sourceBuild, error) {
+	return newSourceBuild("controlplane", etcdFlags, apiserverFlags)
+}
+
+// newSourceBuild finds a module of tools. It is an error when the working folder is
+// not in this repository.
+func newSourceBuild(tool string, flags ...string) (*sourceBuild, error) {
 	root, err := moduleRoot()
 	if err != nil {
 		return nil, fmt.Errorf("build one from source: %w", err)
 	}
-	b := &controlPlaneBuild{module: filepath.Join(root, "tools", "controlplane")}
+	b := &sourceBuild{module: filepath.Join(root, "tools", tool)}
 	hash := sha256.New()
 	for _, name := range []string{"go.mod", "go.sum"} {
 		text, err := os.ReadFile(filepath.Join(b.module, name))
@@ -49,8 +54,12 @@ func newControlPlaneBuild() (*controlPlaneBuild, error) {
 		}
 		hash.Write(text)
 	}
-	fmt.Fprintln(hash, etcdFlags, apiserverFlags, runtime.GOOS, runtime.GOARCH)
-	b.name = "controlplane-" + hex.EncodeToString(hash.Sum(nil))[:16]
+	what := []any{}
+	for _, flag := range flags {
+		what = append(what, flag)
+	}
+	fmt.Fprintln(hash, append(what, runtime.GOOS, runtime.GOARCH)...)
+	b.name = tool + "-" + hex.EncodeToString(hash.Sum(nil))[:16]
 	return b, nil
 }
 
@@ -74,20 +83,17 @@ func moduleRoot() (string, error) {
 	}
 }
 
-// run builds both into the folder, the small one first.
-func (b *controlPlaneBuild) run(ctx context.Context, into string, progress io.Writer) error {
-	if err := b.build(ctx, "etcd", "go.etcd.io/etcd/server/v3", etcdFlags, into, progress); err != nil {
+// controlPlane builds both into the folder, the small one first.
+func (b *sourceBuild) controlPlane(ctx context.Context, into string, progress io.Writer) error {
+	if err := b.program(ctx, "etcd", "", "go.etcd.io/etcd/server/v3", etcdFlags, into, progress); err != nil {
 		return err
 	}
-	return b.build(ctx, "kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", apiserverFlags, into, progress)
+	return b.program(ctx, "kube-apiserver", kubernetesVersion, "k8s.io/kubernetes/cmd/kube-apiserver", apiserverFlags, into, progress)
 }
 
-func (b *controlPlaneBuild) build(ctx context.Context, name, pkg, flags, into string, progress io.Writer) error {
-	what := "building " + name
-	if name == "kube-apiserver" {
-		what += " " + kubernetesVersion
-	}
-	defer announce(progress, what+" from source, once")()
+// program builds one program into the folder.
+func (b *sourceBuild) program(ctx context.Context, name, version, pkg, flags, into string, progress io.Writer) error {
+	defer announce(progress, strings.TrimSpace("building "+name+" "+version)+" from source, once")()
 	goBuild := command{
 		name: "go build " + pkg, path: "go", dir: b.module,
 		args: []string{"build", "-trimpath", "-ldflags", flags, "-o", filepath.Join(into, name), pkg},

@@ -21,3 +21,18 @@ func TestBuildSaysTheVersionThatIsPinned(t *testing.T) {
 		t.Errorf("tools/controlplane/go.mod does not pin %s", pin)
 	}
 }
+
+func TestVeleroSaysTheVersionThatIsPinned(t *testing.T) {
+	t.Parallel()
+	build, err := newSourceBuild("velero")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(build.module, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pin := "github.com/vmware-tanzu/velero " + veleroVersion; !strings.Contains(string(text), pin) {
+		t.Errorf("tools/velero/go.mod does not pin %s", pin)
+	}
+}

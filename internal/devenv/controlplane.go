@@ -48,7 +48,7 @@ func controlPlaneFolder(ctx context.Context, progress io.Writer) (string, error)
 		return "", fmt.Errorf("%w; and %w", downloadErr, buildErr)
 	}
 	dir, err = cached(ctx, cache, build.name, progress, func(ctx context.Context, into string) error {
-		return build.run(ctx, into, progress)
+		return build.controlPlane(ctx, into, progress)
 	})
 	if err != nil {
 		return "", fmt.Errorf("%w; and %w", downloadErr, err)
