@@ -105,7 +105,7 @@ func classExpression(class string) (string, error) {
 		return "", errors.New("[] is empty")
 	case strings.ContainsAny(class, "[*?"):
 		return "", fmt.Errorf("[%s]: no special characters between brackets", class)
-	case len(class) == 3 && class[1] == '-':
+	case len(class) == 3 && class[1] == '-' && class[0] != '-':
 		if class[0] > class[2] {
 			return "", fmt.Errorf("[%s]: the range runs backwards", class)
 		}

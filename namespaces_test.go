@@ -153,7 +153,7 @@ func checkNames(t *testing.T, v vector, got []string) {
 func TestParsePatternRefuses(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
-		"/", "**", "a**b", "[", "]", "[]", "a[", "a]b", "[z-a]", "[a-z0-9]", "[a-]", "[-a]", "[^a]", "[!a]", "[a[b]]", "[a*]", "[?]",
+		"/", "**", "a**b", "[", "]", "[]", "a[", "a]b", "[z-a]", "[a-z0-9]", "[a-]", "[-a]", "[--a]", "[---]", "[^a]", "[!a]", "[a[b]]", "[a*]", "[?]",
 		"{a,b}", "a|b", "(a)", "!a", "a,b", `\`, `a\*`, "A", "a_b", "a.b", "-a", "a-", "a b", " ", "a\n", "a\x00", "ä", "a\xff",
 		strings.Repeat("a", 64), strings.Repeat("*a", 40),
 	} {
