@@ -139,7 +139,7 @@ func TestObjectEqualsRowAfterAnyHistory(t *testing.T) {
 		}
 		for range 3 {
 			if rapid.Bool().Draw(rt, "somebody writes") {
-				damage := map[string]any{"hookStatus": map[string]any{"hooksAttempted": 1}}
+				damage := map[string]any{"volumeSnapshotsAttempted": 1}
 				other, err := wantedObject(anyBackup(rt, name), h.namespace)
 				if err != nil {
 					rt.Fatal(err)

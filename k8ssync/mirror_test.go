@@ -94,7 +94,7 @@ func TestMirrorLeavesWhatIsOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.patch("shared", `{"metadata":{"labels":{"team":"blue","theirs":"1"},"annotations":{"why":null,"theirs":"2"}},
-		"spec":{"snapshotVolumes":true},"status":{"hookStatus":{"hooksAttempted":2}}}`)
+		"spec":{"snapshotVolumes":true},"status":{"volumeSnapshotsAttempted":2}}`)
 
 	// While the mirror writes, another controller does without a pause.
 	stop := make(chan struct{})
@@ -127,8 +127,8 @@ func TestMirrorLeavesWhatIsOthers(t *testing.T) {
 	if labels["team"] != "blue" || labels["theirs"] != "1" || labels["count"] == "" || annotations["theirs"] != "2" || annotations["why"] != "" {
 		t.Errorf("labels %v and annotations %v are not as others left them", labels, annotations)
 	}
-	if hooks, _, _ := unstructured.NestedInt64(object.Object, "status", "hookStatus", "hooksAttempted"); hooks != 2 {
-		t.Errorf("another's status field is %d, want 2", hooks)
+	if snapshots, _, _ := unstructured.NestedInt64(object.Object, "status", "volumeSnapshotsAttempted"); snapshots != 2 {
+		t.Errorf("another's status field is %d, want 2", snapshots)
 	}
 	if volumes, _, _ := unstructured.NestedBool(object.Object, "spec", "snapshotVolumes"); !volumes {
 		t.Error("another's edit of the spec is gone")

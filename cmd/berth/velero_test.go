@@ -196,7 +196,7 @@ func (s *stockVelero) furnish(namespace, suffix string) (definition string) {
 	s.T.Helper()
 	group := "a" + suffix + ".example.com"
 	definition = "widgets." + group
-	text, err := os.ReadFile("testdata/shop.yaml")
+	text, err := os.ReadFile("testdata/furnished.yaml")
 	if err != nil {
 		s.Fatal(err)
 	}
