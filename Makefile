@@ -57,6 +57,10 @@ test-containers: ## build the images, run the tests of the database and the demo
 bench-queue: ## measure the queue, and River beside it, into bench-queue.json; DEPTHS=1000 is the short form
 	$(ENVIRONMENT) -postgres 15 -durable -no-kubernetes -- tools/bench-queue.sh $(if $(DEPTHS),--depths $(DEPTHS))
 
+.PHONY: bench-engine
+bench-engine: ## measure backups beside a bare list and stock Velero, into bench-engine.json; ROUNDS=3
+	tools/bench-engine.sh $(if $(ROUNDS),--rounds $(ROUNDS))
+
 .PHONY: build
 build: ## build bin/berth
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/berth ./cmd/berth

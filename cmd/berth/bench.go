@@ -17,10 +17,10 @@ func benchCommand() *cobra.Command {
 		Short: "Measure Berth on this machine",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			return errors.New("say what to measure: berth bench queue; or show what was: berth bench show")
+			return errors.New("say what to measure: berth bench queue or berth bench engine; or show what was: berth bench show")
 		},
 	}
-	command.AddCommand(benchQueueCommand(), benchShowCommand())
+	command.AddCommand(benchQueueCommand(), benchEngineCommand(), benchShowCommand())
 	return command
 }
 

@@ -35,6 +35,20 @@ func newScratch(ctx context.Context, databaseURL string) (*scratch, error) {
 	return &scratch{server: conn, url: u, prefix: "berth_bench_" + strings.ToLower(rand.Text()[:10])}, nil
 }
 
+// InScratch runs do with a migrated database of its own, which is dropped again.
+func InScratch(ctx context.Context, databaseURL string, do func(ctx context.Context, databaseURL string) error) (err error) {
+	s, err := newScratch(ctx, databaseURL)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close(ctx)) }()
+	name, err := s.migrated(ctx)
+	if err != nil {
+		return err
+	}
+	return do(ctx, s.at(name))
+}
+
 // header says what the server is.
 func (s *scratch) header(ctx context.Context) (Header, error) {
 	h := Header{Cores: runtime.NumCPU(), Go: runtime.Version(), Databases: s.prefix}

@@ -35,6 +35,7 @@ func main() {
 	postgres := flag.String("postgres", "", "major `version` of Postgres, or the folder of its binaries (default: what is found)")
 	noKubernetes := flag.Bool("no-kubernetes", false, "start no Kubernetes API")
 	pooler := flag.Bool("pooler", false, "start a pgbouncer in front of Postgres too")
+	bucket := flag.Bool("bucket", false, "serve an S3 bucket in memory too")
 	durable := flag.Bool("durable", false, "let every commit of Postgres reach the disk, as for a measurement")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: run [flags] -- command [argument ...]")
@@ -45,7 +46,7 @@ func main() {
 		flag.Usage()
 		os.Exit(2)
 	}
-	code, err := run(choice{postgres: *postgres, durable: *durable, pooler: *pooler, kubernetes: !*noKubernetes}, flag.Args())
+	code, err := run(choice{postgres: *postgres, durable: *durable, pooler: *pooler, kubernetes: !*noKubernetes, bucket: *bucket}, flag.Args())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "run:", err)
 		code = max(code, 1)
@@ -57,7 +58,7 @@ func main() {
 type choice struct {
 	postgres string // a version, or the folder of its binaries
 	// durable: every commit reaches the disk.
-	durable, pooler, kubernetes bool
+	durable, pooler, kubernetes, bucket bool
 }
 
 // run starts the servers, runs the command and stops the servers.
@@ -79,6 +80,7 @@ type environment struct {
 	postgres   *devenv.Postgres
 	pooler     *devenv.Pooler     // nil when none was asked for
 	kubernetes *devenv.Kubernetes // nil when none was asked for
+	bucket     *devenv.Bucket     // nil when none was asked for
 }
 
 // start starts the servers at once. It gives up on a signal and when the parent
@@ -103,6 +105,11 @@ func start(signals <-chan os.Signal, orphaned <-chan struct{}, servers choice) (
 				cancel(kubernetesErr)
 			}
 		})
+	}
+	if servers.bucket {
+		if env.bucket, err = devenv.StartBucket(); err != nil {
+			cancel(err)
+		}
 	}
 	done := make(chan struct{})
 	go func() { both.Wait(); close(done) }()
@@ -136,11 +143,17 @@ func (e environment) variables() []string {
 	if e.kubernetes != nil {
 		vars = append(vars, "BERTH_KUBECONFIG="+e.kubernetes.Kubeconfig)
 	}
+	if e.bucket != nil {
+		vars = append(vars, "BERTH_STORAGE_URL="+e.bucket.URL, "AWS_ACCESS_KEY_ID=test", "AWS_SECRET_ACCESS_KEY=test")
+	}
 	return vars
 }
 
 func (e environment) stop() error {
 	var errs []error
+	if e.bucket != nil {
+		errs = append(errs, e.bucket.Stop())
+	}
 	if e.kubernetes != nil {
 		errs = append(errs, e.kubernetes.Stop())
 	}
